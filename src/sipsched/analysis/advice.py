@@ -1,10 +1,11 @@
 """The recommendation of a scheduler mode for each load, from runs that compare modes.
 
-A mode *beats* the reference if the sum K_rcv + T_sip, which a caller notices, is lower by more than chance. The 99th
-percentile of the sum decides. If the effect on the percentile is indistinguishable from chance, the mean decides. A
-mode beats the reference *at a cost* if the drop rate, the CPU time per message or the mean of the sum is higher by more
-than chance. Sham windows compare the reference with itself. If the sham shows a difference, an effect must exceed this
-difference. See docs/methodology/advice.md.
+A mode *beats* the reference mode if it lowers the time per message by more than chance explains. This time is the
+receiving time plus the service time (K_rcv + T_sip), which a caller notices. Its 99th percentile decides. If chance
+explains the effect on the percentile, the mean decides. A mode beats the reference *at a cost* if it also raises the
+drop rate, the CPU time per message or the mean time by more than chance explains. Sham windows are additional windows
+in the reference mode. If the sham differs from the reference, an effect must exceed this difference. See
+docs/methodology/advice.md.
 """
 
 import json
@@ -36,21 +37,24 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
 
 DECIDING = ("total_p99", "total_mean")
-"""Quantities that decide whether a mode is better, in order of priority. `total` is K_rcv + T_sip per message."""
+"""Quantities that decide whether a mode is better, in order of priority.
+
+`total` is the receiving time plus the service time of a message (K_rcv + T_sip).
+"""
 GUARDS = ("pdr", "cpu_per_message")
-"""Quantities (drop rate and CPU time) that a better mode must not raise. A mode that raises one has a cost."""
+"""Quantities (drop rate and CPU time) that a better mode must not raise. A mode that raises one of them has a cost."""
 SQUEEZED = "squeezed_per_s"
-"""Name of a rate: how often per second the kernel's packet processing used up the budget (softnet `time_squeeze`)."""
+"""Name of a quantity: how often per second the kernel's packet processing used up its budget (`time_squeeze`)."""
 ADVISED_QUANTITIES = (
     *("k_rcv_mean", "k_rcv_p99", "t_sip_mean", "t_sip_p99"),
     *("total_mean", "total_p50", "total_p99", "cpu_per_message", "pdr", SQUEEZED),
 )
 DIFFERENCES = frozenset({"pdr", SQUEEZED})
-"""Quantities that may be 0. Two modes are compared by the difference of such a quantity, as a ratio may not exist."""
+"""Quantities that may be 0. Modes are compared by the difference of such a quantity, because a ratio may not exist."""
 SMALL_COSTS = {"cpu_per_message": math.log(1.01)}
-"""The largest rise of a quantity of `GUARDS` that is too small to be a cost: 1 % of the CPU time, as a logarithm."""
+"""For a quantity of `GUARDS`, the logarithm of the largest rise that is no cost. The CPU time may rise by 1 %."""
 ALIKE = math.log(1.05)
-"""Logarithm of the largest change that does not matter in practice: 5 %."""
+"""Logarithm of the largest change of a quantity that does not matter in practice, which is 5 %."""
 
 
 class ModeEffect(StrEnum):
@@ -82,9 +86,8 @@ class ComparedLoad:
     ----------
     capacity
         Capacity of the SUT in the reference mode, or else in another mode; None if it was not estimated.
-    planned_cps
-        The highest load at or below the drop limit in a search before the runs, or else the lowest load above the
-        limit. The planned loads are shares of this load. None without a search.
+    The highest load at which a search before the runs stayed within the drop limit, or else the lowest load above the
+    limit. The planned loads are shares of this load. None without a search.
     runs
         One dataset per run, from `open_windows`. The runs may compare different sets of modes.
     """
@@ -112,7 +115,7 @@ class ComparedLoad:
 
     @property
     def one_instance(self) -> bool:
-        """True if the runs compare modes of a single proxy, and not of several proxies with different settings."""
+        """True if the runs compare modes of one proxy instance, and not instances with different settings."""
         return not any(compares_instances(run.attrs["mode"]) for run in self.runs)
 
     @property
@@ -162,7 +165,7 @@ class ComparedLoad:
         return labels_by_mode
 
     def receive_buffer_bytes(self, mode: str) -> int | None:
-        """Return the effective SO_RCVBUF of the proxy instance for a mode; None if no run recorded the size."""
+        """Return the effective SO_RCVBUF of the proxy instance that a mode uses; None if no run recorded the size."""
         for run in self.runs:
             sizes = json.loads(run.attrs.get("receive_buffers", "[]"))
             if mode in modes_of(run) and sizes and (size := sizes[modes_of(run).index(mode)]):
@@ -200,7 +203,7 @@ class ComparedLoad:
 
     @cached_property
     def _adjusted_run(self) -> Callable[[int, str, int], Adjusted]:
-        """A cached function that adjusts a quantity of the i-th run. The adjustment takes milliseconds."""
+        """A cached function that adjusts the i-th run for disturbances, because each adjustment takes milliseconds."""
 
         @cache
         def adjusted_run(i: int, quantity: str, washout: int) -> Adjusted:
@@ -385,8 +388,8 @@ class Ranking:
     def best(self) -> Candidate | None:
         """The recommended mode, or None if no mode beats the reference.
 
-        If several modes beat the reference, the mode that beats it at the most loads is recommended. So the operator
-        needs few different settings for all loads.
+        If several modes beat the reference, the recommended mode is the one that beats it at the most loads. The
+        operator then needs few different settings for all loads.
         """
         better = [
             candidate
@@ -522,7 +525,7 @@ def _with_rates(run: xr.Dataset) -> xr.Dataset:
 def _capacity(
     system: ReferenceSystem, capacities: Sequence[SystemCapacity]
 ) -> SystemCapacity | None:
-    """Return a system's capacity for its lowest drop limit: in the reference mode if known, else in any mode."""
+    """Return a system's capacity for its lowest drop limit, in the reference mode if known, else in another mode."""
     there = [
         capacity
         for capacity in capacities
@@ -638,7 +641,7 @@ def _candidate(mode: str, effects: Mapping[str, Effect], floors: Mapping[str, fl
 
 
 def _confirmed(candidate: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate, but as `UNSURE` if its good result differs after another start of the proxy."""
+    """Return the candidate, with the result `UNSURE` if the mode is not better after every start of the proxy."""
     lower = (ModeEffect.BETTER, ModeEffect.TRADE)
     starts = [
         other for other in candidates if first_start(other.mode) == first_start(candidate.mode)

@@ -1,4 +1,4 @@
-"""The mean over blocks (groups of windows, one per mode), with a randomisation test and a confidence interval.
+"""The mean of a difference over blocks (groups of windows), with a randomisation test and a confidence interval.
 
 Each block contributes one number: the difference of two windows. The module `crossover` computes these differences.
 docs/methodology/crossover-intervals.md reports the measured coverage of the intervals.
@@ -14,7 +14,7 @@ from sipsched.analysis.intervals import LEVEL, Values
 
 POWER = 0.8
 SPLITS = 2**14 - 1
-"""Largest number of ways in which the test splits the blocks into two groups: all ways for up to 15 blocks."""
+"""Largest number of splits into two groups that the test uses. For up to 15 blocks, the test uses all splits."""
 FOLLOWED = 0.99
 """Confidence level of the one-sided test for a correlation of neighbouring blocks, which widens intervals."""
 LARGEST_LAG_ONE = 0.9
@@ -60,7 +60,7 @@ class Splits:
     def p_value(self) -> float:
         """Return the p-value of the hypothesis that the mean is 0.
 
-        It is at most α if and only if the interval of confidence 1 - α excludes 0.
+        The p-value is at most α if and only if the interval of confidence 1 - α excludes 0.
         """
         if self.estimate > 0:
             enclosing = np.count_nonzero(self.lows <= 0)
@@ -95,7 +95,7 @@ class Student:
     def p_value(self) -> float:
         """Return the p-value of the hypothesis that the mean is 0.
 
-        It is at most α if and only if the interval of confidence 1 - α excludes 0.
+        The p-value is at most α if and only if the interval of confidence 1 - α excludes 0.
         """
         # If all values are exactly equal, the standard error is 0 and the t statistic does not exist.
         if not self.error:
@@ -137,10 +137,10 @@ def mean_of_blocks(runs: list[Values], weights: list[Values] | None = None) -> S
 
 @lru_cache(maxsize=4)
 def _splits(n: int) -> Values:
-    """Return an array of ways to split n blocks into two groups, one row per split.
+    """Return an array of splits of n blocks into two groups, with one row per split.
 
     A row has a 1 for each block in the first group, and a 0 for each block in the second group. The array has all
-    splits if at most SPLITS exist, else a random sample.
+    splits if at most SPLITS exist. Otherwise it has a random sample of them.
     """
     if 2 ** (n - 1) - 1 <= SPLITS:
         # Exchanging the two groups yields the same split, so the last block is always in the second group.
@@ -177,8 +177,8 @@ def widening(runs: list[Values]) -> float:
     correlation = lag_one(runs)
     n = sum(map(len, runs))
     length = n / max(len(runs), 1)
-    # `spread` is the standard deviation of the bias-corrected correlation of neighbouring blocks, if blocks are
-    # independent.
+    # If blocks are independent, `spread` is the standard deviation of the bias-corrected correlation of neighbouring
+    # blocks.
     spread = (length - 2) / (length - 3) / np.sqrt(max(n - len(runs), 1)) if length > 3 else np.inf
     if np.isnan(correlation) or correlation <= special.ndtri(FOLLOWED) * spread:
         return 1.0

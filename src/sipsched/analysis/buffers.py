@@ -1,8 +1,8 @@
 """The longest message burst that a receive buffer can hold at a load, and the wait of the burst's last message.
 
 The messages of a message burst arrive at once, or while no worker runs. An empty buffer holds all messages of the
-burst if the sum of their truesizes fits into SO_RCVBUF. The last of these messages waits until the workers have
-processed all others.
+burst if the sum of their truesizes fits into SO_RCVBUF. The last message of the burst waits until the workers have
+processed all other messages of the burst.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class BufferAtLoad:
     Attributes
     ----------
     mode
-        The mode whose instance has this buffer.
+        The mode whose proxy instance has this buffer.
     receive_buffer_bytes
         Effective SO_RCVBUF, which is twice the size that the proxy asks for.
     truesize
@@ -50,7 +50,7 @@ class BufferAtLoad:
 def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
     """Return the receive buffers that runs compare at a load, the smallest first; empty if no mode sets a buffer size.
 
-    A mode is missing if its buffer, the messages' truesize or the proxy's CPU time per message is unknown.
+    The result excludes a mode if its buffer, the messages' truesize or the proxy's CPU time per message is unknown.
     """
     if not any(split_name(mode)[1].receive_buffer_bytes for mode in load.modes):
         return ()
@@ -64,10 +64,11 @@ def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:
     service = load.mean(mode, "cpu_per_message").estimate
     if size is None or not truesize > 0 or not service > 0:
         return None
-    # The kernel accepts one message into an empty queue, whatever its size.
+    # The kernel accepts one message into an empty queue, even if the message is larger than the buffer.
     messages = max(1, int(size // truesize))
     # ASSUME the calls in a window have the offered rate
-    # An actual rate that differs is equal in all modes, because all windows of a block replay the same calls.
+    # If the actual rate differs from the offered rate, it does so equally in all modes, because all windows of a block
+    # replay the same calls.
     rate_per_ms = MESSAGES_PER_CALL * load.cps / 1e3
     return BufferAtLoad(
         mode=mode,

@@ -2,8 +2,8 @@
 
 While messages wait, the proxy's CPU works all the time. The time between two departures is then the whole cost of a
 message: user, kernel and softirq time, the probe, and the CPU time that competitors take from a busy proxy. At half the
-capacity, about half of all messages show this cost. The idea is the service function of operational analysis (Denning
-and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 10(3), 1978).
+capacity, about half of all messages show this cost. The method follows the service function of operational analysis
+(Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 10(3), 1978).
 """
 
 from dataclasses import dataclass
@@ -94,9 +94,9 @@ class Work:
     cycles
         Number of busy cycles from which the time is estimated.
     mean_ns
-        Time per message at the recorded load, with pauses, for the mixture of types of all messages.
+        Time per message at the recorded load, including pauses, averaged over the types of all recorded messages.
     slope
-        Exponent of the change with the load: twice the load changes the time by the factor 2 ** slope.
+        Exponent with which the time per message changes: twice the load multiplies the time by 2 ** slope.
     scv
         Squared coefficient of variation of the time per message, without pauses.
     pauses
@@ -235,6 +235,7 @@ def _merge_rare(served: Values, share: Values) -> tuple[Values, Values]:
     share[other] += share[rare].sum()
     kept = ~rare & (served.sum(axis=0) > 0)
     if not kept[other] and share[other] > 0:
-        # For a type without messages in busy cycles, assume that its work is the mean of all other types.
+        # A type without messages in busy cycles has no estimate, so assume that its work is the mean of all other
+        # types.
         share[kept] /= share[kept].sum()
     return served[:, kept], share[kept]

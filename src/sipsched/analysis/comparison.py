@@ -56,9 +56,9 @@ PARTS = {
     "k_sockq_alone": "K_sockq^s",
     "service": "E[x]",
 }
-"""Parts of a message's time in the SPS, and the total time, with their names on pages. All are in µs."""
+"""The parts of a message's time in the SPS (the proxy's host) and the total, with their names on pages. Unit: µs."""
 COMPETITOR = "competitor"
-"""The word before each competing task in the description of a testbed."""
+"""The word that precedes each competing task in the description of a testbed."""
 BESIDE_TASK = " + task"
 """The end of a SUT's name on the page that compares kernels, if another task ran on the proxy's CPUs."""
 COMPARED = ("pdr", "k_rcv")
@@ -144,7 +144,7 @@ class Case:
         return f"{100 * self.limit:g}\u00a0%"
 
     def label(self, mode: str) -> str:
-        """Return a mode's name for pages, which includes the settings that the kernel could not apply."""
+        """Return a mode's name for pages, including the settings that the kernel could not apply."""
         return self.labels.get(mode, mode)
 
     def translated(self, mode: str) -> bool:
@@ -338,7 +338,7 @@ class Side:
 
     @property
     def label(self) -> str:
-        """The mode's name for pages, which includes the settings that the kernel could not apply."""
+        """The mode's name for pages, including the settings that the kernel could not apply."""
         return self.case.label(self.mode)
 
     def runs(self, quantity: str, cps: float | None = None) -> Values:
@@ -379,7 +379,7 @@ class Side:
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """The recorded settings of the mode. Equal settings are listed once."""
+        """The recorded settings of the mode. Settings that several runs share are listed once."""
         return settings_of(self.case.summary, self.place, self.mode)
 
     @property
@@ -447,7 +447,8 @@ def quantities(runs: xr.Dataset) -> dict[str, xr.DataArray]:
         "t_sip_us": every["t_sip_mean"],
         "k_rcv_us": every["k_rcv_mean"],
         "rcv_errors": runs["rcvbuf_errors"],
-        # The papers do not count drops per type, but multiply all drops by the share of call-setup messages.
+        # The papers count no drops per type. They multiply all drops by the share of call-setup messages, so this code
+        # does the same.
         "call_setup_drops": runs["rcvbuf_errors"] * setup_messages / messages,
         "call_setup_messages": setup_messages,
         "total_messages": messages,
@@ -521,7 +522,7 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
             groups.setdefault(BESIDE_TASK if competes else "", {})[kernel] = summary
     complete = {beside: group for beside, group in groups.items() if len(group) == 2}
     if not complete:
-        # Without runs on two kernels, the page says that nothing can be compared.
+        # The page needs two kernels even if nothing can be compared, so the first two summaries stand for two kernels.
         pair = enumerate(summaries[:2])
         complete = {"": {_kernel(s) or f"kernel {i + 1}, not measured": s for i, s in pair}}
     by_group = [
@@ -585,7 +586,7 @@ def why_not_measured(summary: xr.Dataset, place: Place, mode: str) -> str:
 
 
 def settings_of(summary: xr.Dataset, place: Place, mode: str) -> list[dict[str, Any]]:
-    """Return the recorded settings of a mode. Equal settings are listed once."""
+    """Return the recorded settings of a mode. Settings that several runs share are listed once."""
     texts = summary["mode_settings"]
     at = _at(texts, place, mode)
     if at is None:

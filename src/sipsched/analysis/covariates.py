@@ -83,8 +83,8 @@ def adjusted(run: xr.Dataset, name: str, washout: int = 0, *, ratio: bool) -> Ad
 def _covariates(run: xr.Dataset) -> list[Values]:
     """Return the disturbances of each window, and the disturbances of the previous window.
 
-    The window before matters because a disturbance fills the queue of the socket, and the queue can last until the next
-    window.
+    The disturbances of the previous window matter, because a disturbance can fill the queue of the socket, and the next
+    window then begins with this queue.
     """
     covariates = []
     for name in filter(run.variables.__contains__, COVARIATES):

@@ -36,7 +36,7 @@ With two runs, the interval would span all loads.
 STEEPEST = 20
 """Loads are interpolated only if the drop rates on both sides are within this factor of the drop limit.
 
-Beyond this factor, the result is only that the crossing lies between the two loads.
+If a drop rate is beyond this factor, the function reports only that the crossing lies between the two loads.
 """
 RATE_RANGE = 100
 """Drop rates below the quotient limit / RATE_RANGE are replaced by this quotient.
@@ -59,8 +59,8 @@ class CrossingLoad:
     bracket_pdr
         The typical drop rates at these two loads, as a share; NaN if the load was not measured.
     contrary_cps
-        The loads whose typical drop rate lies on the other side of the limit than the non-decreasing fit. Such loads
-        exist only if the typical drop rate falls between two loads.
+        The loads at which the typical drop rate and the non-decreasing fit lie on different sides of the limit. Such
+        loads exist only if the typical drop rate decreases from one load to the next higher load.
     """
 
     interval: Interval
@@ -251,8 +251,8 @@ def crossing_ratio(
         return Interval.without(estimate, n, level)
     resolved = first.resolved and second.resolved
     # If a sampled capacity lies outside the measured loads, only one bound of this capacity is known.
-    # The ratio's lower end uses the lower bound of `other` and the upper bound of the reference, and the upper end the
-    # opposite bounds. So the interval is rather too wide than too narrow.
+    # The ratio's lower end combines the lower bound of `other` with the upper bound of the reference. The upper end
+    # combines the opposite bounds. So the interval is rather too wide than too narrow.
     ends = []
     for i, pdr in enumerate((reference_pdr, other_pdr)):
         drawn = _draw_crossings(_by_load(cps, pdr, limit), resamples, seed + i)

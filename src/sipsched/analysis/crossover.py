@@ -1,8 +1,8 @@
 """The effect of a mode on a quantity, computed from the windows of runs that compare modes.
 
-The replicate is the block. A block contains one window of every mode, in random order, with the same calls. So each
-block yields one difference between two modes. All results follow from these differences.
-docs/methodology/crossover-intervals.md gives the reasons and the measured coverage.
+The replicate (unit of repetition) is the block. A block contains one window of every mode, in random order, with the
+same calls. So each block yields one difference between two modes. All results follow from these differences.
+docs/methodology/crossover-intervals.md explains the method and reports the measured coverage of its intervals.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,10 @@ from sipsched.errors import StableError
 RUNS_AS_SAMPLE = 6
 """Number of runs from which a confidence interval treats the runs as a sample, and so holds for other runs, too."""
 FEWEST_APART = 2
-"""Two runs that differ get no interval over runs, because Student's t would multiply the standard error by 12.7."""
+"""With only this many runs, no interval over runs is computed, even if the runs differ from each other.
+
+Student's t would multiply the standard error by 12.7.
+"""
 MIN_BLOCKS = 10
 """Smallest number of blocks in which heavy tails and dependence are detectable."""
 MIN_CHANGED = 10
@@ -68,13 +71,13 @@ class Doubt(StrEnum):
     FEW_CHANGED = "few changed"
     """Fewer than MIN_CHANGED blocks have a nonzero difference."""
     ONE_BLOCK = "one block"
-    """One block contributes more than half of the variance."""
+    """One block contributes more than half of the blocks' variance."""
     SKEWED = "skewed"
     """One tail of the blocks' distribution is longer, so the interval may be too short on the side of this tail."""
     AUTOCORRELATED = "autocorrelated"
     """Neighbouring blocks are correlated, so the confidence interval is widened."""
     RUNS_DIFFER = "runs differ"
-    """Runs differ more than the scatter of their blocks explains."""
+    """The runs differ from each other by more than the scatter of their blocks explains."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +284,7 @@ def _less(late: Values, early: Values, scale: Scale) -> Values:
     """Return `late` minus `early` for each block. The difference is infinite if one of the two values is infinite.
 
     To compare two modes, callers pass the values of the other mode as `late`, and of the reference mode as `early`. To
-    compare two evaluations, they pass the effects of the later one and of the earlier one.
+    compare two evaluations, callers pass the effects of the later and of the earlier evaluation.
     """
     difference: Values = np.where(np.isnan(late) | np.isnan(early), np.nan, np.inf)
     finite = np.isfinite(late) & np.isfinite(early)

@@ -58,7 +58,7 @@ def exceedance(runs: Sequence[Values]) -> Exceedance | None:
     shortest = min(values[0] for values in above_0 if len(values))
     longest = max(values[-1] for values in known)
     at = np.geomspace(shortest, longest, LEVELS)
-    # Rounding may put the last time above the longest message, so the last time is set exactly.
+    # Rounding may put the last point of the time axis above the longest message, so this point is set exactly.
     at[-1] = longest
     shares = [1 - np.searchsorted(values, at, side="right") / len(values) for values in known]
     return Exceedance(at, np.array(shares))

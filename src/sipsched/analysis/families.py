@@ -1,8 +1,9 @@
 """Families of comparisons (all comparisons on one page), with a correction for the number of comparisons.
 
-By chance, one of twenty differences exceeds its 95 % limit. The intervals of a family hold simultaneously (Bonferroni).
-P-values of comparisons within the same run have the same Bonferroni correction. P-values of comparisons between
-separate runs are adjusted by Holm's method. docs/methodology/statistics.md gives the reasons.
+By chance, one of twenty differences exceeds its 95 % limit. So the intervals of a family are widened until all of them
+hold simultaneously (Bonferroni). P-values of comparisons within the same run have the same Bonferroni correction.
+P-values of comparisons between separate runs are adjusted by Holm's method. docs/methodology/statistics.md explains
+these corrections.
 """
 
 from collections.abc import Hashable, Mapping

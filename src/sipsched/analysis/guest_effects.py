@@ -21,7 +21,10 @@ from sipsched.records.windows import SHAM
 
 QUANTITY = "k_rcv_mean"
 USUAL_QUANTUM_US = 5.0
-"""Length of a step of the virtual clock in µs, except on testbeds that show the error of this length."""
+"""Usual length of a step of the virtual clock in µs.
+
+Some testbeds use other lengths, to show the error that this length causes.
+"""
 
 
 @dataclass(frozen=True)

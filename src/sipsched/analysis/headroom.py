@@ -27,12 +27,12 @@ FACTORS = (1.5, 2.0)
 DRAWS = 40
 """Number of random samples of the estimated CPU time per message. Each sample yields one prediction.
 
-Each sample replays its own arrivals. The 95 % interval is almost the range of the samples.
+Each sample replays its own arrivals. The 95 % interval spans almost the whole range of the samples.
 """
 STEPS = 7
 """Number of replays per sample that search for the load at which 1 % of the messages is dropped.
 
-After these replays, the load is known within 1 %.
+After this number of replays, the load is known within 1 %.
 """
 LEAST_MESSAGES, LEAST_CYCLES, LEAST_BUSY = 2_000, 200, 0.2
 LEAST_REPLAYED, MOST_REPLAYED = 60_000, 200_000
@@ -160,8 +160,8 @@ class Headroom:
     growth
         Multiple of today's load at which 1 % of the messages is dropped.
     poisson
-        The same multiple for Poisson arrivals, from the queue M/G/1/K whose server is as fast as all CPUs together.
-        Bursts of arrivals only reduce this multiple.
+        The same multiple if arrivals were a Poisson process, from the queue M/G/1/K whose server is as fast as all CPUs
+        together. If messages arrive in bursts, the true multiple is smaller.
     p99_us, replayed_p99_us
         99th percentile of K_rcv + T_sip at today's load, measured and replayed.
     times
@@ -208,9 +208,8 @@ def headroom(
     ----------
     ds
         Messages, as `sipsched.records.messages.open_messages` returns them.
-    replay
-        The simulator for the cores, workers and kernel of the proxy. With None, nothing is simulated. The result then
-        contains the work per message and the bound for Poisson arrivals, after a small part of the time.
+    The simulator for the cores, workers and kernel of the proxy. With None, nothing is simulated. The result then
+    contains only the work per message and the bound for Poisson arrivals, and is computed much faster.
     draws
         Number of samples from which the intervals are computed.
     """
@@ -270,7 +269,7 @@ def latest(ds: xr.Dataset, most: int) -> xr.Dataset:
 
 
 def lack_of_messages(ds: xr.Dataset) -> Lack:
-    """Return why messages do not allow a prediction for any server, or `Lack.NONE`."""
+    """Return why the recorded messages allow no prediction, whatever the server is; `Lack.NONE` if they allow one."""
     if int(ds.attrs.get("one_in", 1)) > 1:
         return Lack.SAMPLED
     if "tcp" in str(ds.attrs.get("transport", "")).lower():
@@ -389,10 +388,10 @@ class _Model:
     def _arrivals(self, factor: float, draw: int) -> npt.NDArray[np.int64]:
         """Return random arrival times at a multiple of today's load, sampled from the recorded arrivals.
 
-        The load grows by copies of the arrivals that are shifted in time. If independent users add the load, their
-        bursts coincide only by chance. If one source grows, its bursts grow. So half of the samples shift the copies by
-        up to the whole recording, and the other half by up to the time of `LOCAL` messages. The blocks of the recording
-        are resampled, because another recording has other bursts.
+        To raise the load, copies of the recorded arrivals are shifted in time and added. If independent users cause the
+        additional load, their bursts coincide only by chance. If one source sends more calls, its bursts grow. So half
+        of the samples shift the copies by up to the whole recording, and the other half by up to the time of `LOCAL`
+        messages. The blocks of the recording are resampled, because another recording would have other bursts.
         """
         rng = np.random.default_rng((SEED, draw))
         times, span = self.arrivals, int(self.arrivals[-1]) + 1

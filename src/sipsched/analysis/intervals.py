@@ -36,8 +36,7 @@ class Interval:
 
     Attributes
     ----------
-    estimate
-        The estimated number; NaN if it is missing. `why` contains the reason.
+    The estimated number; NaN if it is missing. `why` then contains the reason.
     low, high
         Ends of the interval; NaN if no interval exists. An end may be infinite.
     n
@@ -45,8 +44,8 @@ class Interval:
     why
         Reason why no interval exists; empty if an interval exists.
     resolved
-        False if the data only show that the number lies between `low` and `high`. Pages then show no estimate. These
-        ends exist even if `why` gives a reason for a missing confidence interval.
+        False if the data only show that the number lies between `low` and `high`. Pages then show no estimate. In this
+        case, `low` and `high` exist even if `why` gives a reason for a missing confidence interval.
     least, most
         The smallest and the largest value of the runs; NaN if unknown.
     """
@@ -133,12 +132,12 @@ class Estimates:
 def typical_intervals(values: Values, level: float = LEVEL) -> Estimates:
     """Estimate the value of a typical run from the repetitions along the last axis, with confidence intervals.
 
-    The estimate is the Hodges-Lehmann estimate of the logs: the median of the means of all pairs, including each run
-    with itself. If the logs are symmetric, it estimates the median. For `RANKS_FROM` runs or more, the interval comes
-    from Wilcoxon's signed ranks, if the ranks reach the level. Otherwise the interval is Student's t of the logs. The
-    estimate is not the mean, because no interval of a mean is valid if one run in five is five times as large
-    (docs/methodology/statistics.md). A value of 0 has no logarithm. If a run has the value 0, the estimate is the mean
-    with Student's t interval, cut off at 0.
+    The estimate is the Hodges-Lehmann estimate of the logarithms: the median of the means of all pairs, including each
+    run with itself. If the logarithms are symmetric, this value estimates the median. For `RANKS_FROM` runs or more,
+    the interval comes from Wilcoxon's signed ranks, if the ranks reach the level. Otherwise the interval is Student's t
+    of the logarithms. The estimate is not the mean, because no interval of a mean is valid if one run in five is five
+    times as large (docs/methodology/statistics.md). A value of 0 has no logarithm. If a run has the value 0, the
+    estimate is the mean with Student's t interval, cut off at 0.
 
     Parameters
     ----------
@@ -244,7 +243,8 @@ def simultaneous_level(cells: int) -> float:
 
 def percentiles(drawn: Values, level: float) -> tuple[float, float]:
     """Return the two percentiles that enclose the share `level` of bootstrap samples. Samples may be infinite."""
-    # Interpolation between a finite and an infinite sample would yield NaN or infinity, so no interpolation is used.
+    # Interpolation between a finite and an infinite sample would yield NaN or infinity, so the ends are samples
+    # themselves.
     tails = ((1 - level) / 2, (1 + level) / 2)
     low, high = np.quantile(drawn, tails, method="inverted_cdf")
     return float(low), float(high)

@@ -45,7 +45,8 @@ def cpu_time(ds: xr.Dataset) -> xr.DataArray:
     """Return a lower bound of the CPU time per message, from the mean times of all messages of runs.
 
     The bound is K_stack + K_copy + (T_sip - time of the worker off CPU during T_sip) + K_snd. The sum excludes the cost
-    of waking the worker, which is in K_sockq. Parameters and result have the form of `overall_service_time`.
+    of waking the worker, because this cost is a part of K_sockq. Parameters and result have the form of
+    `overall_service_time`.
     """
     on_and_off = _sum_of_means(ds, "k_stack", "k_copy", "t_sip", "k_snd")
     total = on_and_off - _sum_of_means(ds, "t_sip_off")

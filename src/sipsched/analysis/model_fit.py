@@ -1,7 +1,7 @@
 """The estimation of the simulator's parameters from recorded runs on one core, and from interruptions of idle CPUs.
 
-The cost of a message depends on earlier events. Another worker may have filled the caches, an arrival may interrupt the
-worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
+The cost of a message depends on earlier events. For example, another worker may have filled the caches, an arrival may
+interrupt the worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
 docs/simulator/numbers.md has a table of all parameters.
 """
 
@@ -31,16 +31,19 @@ TAIL = 0.001
 A stall of the CPU may have extended these services, and the model has separate parameters for stalls.
 """
 EARLY = 0.05
-"""The early time of a message type is this quantile of the type's service times, so few services are shorter.
+"""The early time of a message type is this quantile of the type's service times. Few services are shorter.
 
 The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
 NEIGHBOURS, TURNS = 65, 10
-"""Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and number of iterations (last change < 1 %)."""
+"""Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and number of iterations of the fit.
+
+The last iteration changes the estimates by less than 1 %.
+"""
 RUNS_A_LOAD = 3
 DRAWS = 8
-"""Number of bootstrap samples of the runs. The scatter of the fits to these samples is the uncertainty of the fit."""
+"""Number of bootstrap samples of the runs. The scatter of the fits to these samples shows the fit's uncertainty."""
 SEED = 1
 
 NanosecondArray = npt.NDArray[np.int64]
@@ -96,10 +99,10 @@ class ReceivedMessages:
     cold
         Whether another worker received the previous message, so that the caches may hold the data of that worker.
     woke, met
-        Number of arrivals during the service that woke a worker, and number of arrivals when no worker was waiting.
+        Number of arrivals during the service that woke a worker, and number of arrivals that found no worker waiting.
     woke_early, met_early
-        The same numbers for arrivals within the early time, which nearly all services of the type exceed. These numbers
-        do not depend on the length of this service.
+        The same numbers for arrivals within the early time, which nearly all services of the type exceed. So these
+        numbers do not depend on the length of this service.
     stack
         K_stack.
     first
@@ -108,8 +111,8 @@ class ReceivedMessages:
         Whether the SPS had no other message when the message arrived.
     start
         Time from the socket to the worker, K_sockq + K_copy. The fit uses this time only for messages with `alone`.
-    loop
-        Time from the departure of a worker's previous message to t_sip_in of this message. NaN unless this message
+    Time from the departure of a worker's previous message to t_sip_in of this message. NaN unless this message already
+    waited in the queue at this departure, and no message arrived during this time.
         already waited in the queue, and no message arrived during the time.
     copy, send
         K_copy and K_snd.
@@ -194,7 +197,7 @@ def read_messages(folder: Path) -> ReceivedMessages:
 def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
     """Return the early time of each message: a time that nearly all service times of the message's type exceed.
 
-    The fit counts arrivals within the early time, because the length of a service does not influence this number.
+    The fit counts arrivals within the early time, because their number does not depend on the length of the service.
     """
     t_sip = (records["t_sip_out"] - records["t_sip_in"]).astype("i8")
     early = np.zeros(len(records), "i8")

@@ -40,9 +40,9 @@ class Comparison:
         P-value of the paired t test of the hypothesis that the mean log ratio is 0. If the value of a run is 0, the
         hypothesis is a mean difference of 0. NaN for fewer than two pairs.
     least_significant_percent
-        The smallest decrease in percent that excludes 0 from an interval of this width. If the result is above 100, the
-        pairs vary too much: the interval would contain 0 even if the other mode had the value 0 in every run. NaN
-        without an interval.
+        The smallest decrease in percent for which an interval of this width would exclude 0. If the result is above
+        100, the pairs vary too much. The interval would then contain 0 even if the other mode had the value 0 in every
+        run. NaN without an interval.
     """
 
     difference: Interval

@@ -15,11 +15,17 @@ from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
-"""Mode and numbers of cores of the published numbers to which the simulator is fitted. It predicts all others."""
+"""Mode and numbers of cores of the published numbers to which the simulator is fitted.
+
+The simulator predicts all other published numbers.
+"""
 FLOOR = {"t_sip_us": 0.0, "k_rcv_us": 0.0, "pdr": 0.001}
-"""Constants that are added to numerator and denominator of a ratio, because a drop rate may be 0."""
+"""Constants that are added to both numbers of the ratio predicted / published, because a drop rate may be 0."""
 FAR = 5
-"""ASSUME data from another processor's cache take five times as long, as in config/models/kamailio-qm.yaml."""
+"""ASSUME a cache refill from another processor takes five times as long as a refill within a processor.
+
+SEE config/models/kamailio-qm.yaml
+"""
 RECEIVE_BUFFER_BYTES = 524_288
 """Receive buffer in bytes of the SUT opensips-udp, after the kernel has doubled its size."""
 FAILED = 1e3
@@ -54,7 +60,7 @@ COSTS = (
 )
 STALLS = (
     Free("stall_every_ns", 1e7, 5e9, "mean time between stalls of a CPU"),
-    Free("stall_ns", 2e5, 3e7, "mean length of such a stall"),
+    Free("stall_ns", 2e5, 3e7, "mean length of a stall of a CPU"),
 )
 BURSTS = (
     Free("burst_every_ns", 1e7, 5e9, "mean time between bursts of another program on a CPU"),
@@ -171,7 +177,7 @@ def fit(
     The global search is differential evolution (Storn and Price 1997) with one arrival sequence per column. The first
     generation contains the model's own parameters. The best candidates of the last generation are compared again with
     more arrival sequences. The best candidate is the start of Nelder and Mead's simplex. All evaluations have the same
-    arrivals and services, so all differences come from the parameters.
+    arrivals and services, so their results differ only because of the parameters.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ CALLS = 20_000
 REPETITIONS = 8
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
-"""Cores, threads and cps of a row of Table VI in the multi-core paper. Runs without one mechanism explain this row."""
+"""Cores, threads and cps of a row of Table VI in the multi-core paper. The ablation explains the effect in this row."""
 MECHANISMS = ("lock", "switches", "refills", "stalls", "receive", "placement", "migration_cost")
 """Mechanisms of `sipsched.measure.simulated_point.WITHOUT` that the papers' model has."""
 COSTS_NS = (0, 500_000, 5_000_000)
@@ -233,7 +233,8 @@ class Error:
 def errors(table: pd.DataFrame) -> list[Error]:
     """Return the prediction errors by group and metric, from a table of `against_published` or `capacities`.
 
-    Drop rates may be 0, so `FLOOR` is added to them. Rows without a published or a predicted number are excluded.
+    Drop rates may be 0, so `FLOOR` is added to each drop rate. Rows without a published or a predicted number are
+    excluded.
     """
     known = table.dropna(subset=["published", "predicted"])
     all_errors = []

@@ -95,7 +95,7 @@ class Contrast:
 
     @property
     def sign_wrong(self) -> bool:
-        """True if the prediction has a sign, and the measured effect has not the same sign."""
+        """True if the prediction has a sign, and the measured effect does not have this sign."""
         return self.signed and not self.sign_right
 
     @property
@@ -111,7 +111,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Level:
-    """A quantity's measured and simulated value in the default mode. The simulator was fitted to this mode."""
+    """A quantity's measured and simulated value in the default mode, to which the simulator was fitted."""
 
     setting: PredictedSetting
     quantity: str
@@ -264,7 +264,7 @@ def _predicted(reference: Predicted, other: Predicted, quantity: str) -> Interva
 def replicates(values: Values) -> Interval:
     """Return the mean of simulated replicates with a 95 % prediction interval (Student's t).
 
-    Each replicate has its own arrivals, and its own parameters from a fit to a sample of the runs.
+    Each replicate has its own arrivals, and its own parameters, which are fitted to a random sample of the runs.
     """
     values = values[np.isfinite(values)]
     if not values.size:

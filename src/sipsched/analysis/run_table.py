@@ -35,7 +35,7 @@ OF_ALL_MESSAGES = tuple(f"{name}_{statistic}" for name in SUMMARY_TIMES for stat
 
 
 LABELLED_KINDS = ("simulated", "vm", "virtual")
-"""Kinds of testbeds that are no real machines. A figure or table of such runs has a label for its numbers."""
+"""Kinds of testbeds that are not real machines. A label marks the figures and tables of runs on such testbeds."""
 IN_VIRTUAL_TIME = "The numbers are in virtual time, in which a cache miss costs no time."
 """A sentence for answers from runs on testbeds of kind `virtual`."""
 
@@ -77,8 +77,8 @@ def facet_name(facet: Facet) -> str:
 def counted(summary: xr.Dataset) -> xr.Dataset:
     """Return a copy of the summary in which every number of an invalid or missing run is NaN.
 
-    Pages show only results of this function, or of `Campaign.counted` for several studies. The result keeps all texts,
-    because the settings of a mode are also known for invalid runs.
+    Pages show only results of this function, or of `Campaign.counted` for several studies. The result keeps all texts
+    of invalid runs, because texts such as the settings of a mode are valid even then.
     """
     numbers = [
         name

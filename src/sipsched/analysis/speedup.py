@@ -1,4 +1,4 @@
-"""The changes of a proxy from one core to several cores: its capacity, and the cost of a message.
+"""The capacity of a proxy and its cost per message, on one core and on several cores.
 
 The cost includes the waits of workers for each other, for example at locks.
 """
@@ -29,7 +29,7 @@ REMEDIES = {"udp": ("partitioned",), "tcp": ("dispatcher", "listeners")}
 The deployment that is most similar to the published remedy comes first.
 """
 NEAR = 1.1
-"""A run can confirm a load from a search if the run's load differs from this load by at most this factor."""
+"""A run near a load of a search can confirm this load. The two loads must differ by at most this factor."""
 AT_CAPACITY = 0.8
 """A run shows the cost of a message at the capacity if the run's load is at least this share of the capacity."""
 COLUMNS = ("study", "platform", "operating_system", "transport", "remedies", "speedup", "place")
@@ -102,9 +102,9 @@ class MeasuredSetting:
     by_calls
         Capacity with a limit for the share of failed and late calls, over UDP and TCP.
     confirmed
-        Number of runs that confirm the search, and number of all runs near its two loads. A run just below the lower
-        load confirms the search if its losses are within the limit. A run just above the upper load must exceed the
-        limit.
+        Number of runs that confirm the search, and number of all runs near the two loads that the search found. A run
+        just below the lower load confirms the search if its losses are within the limit. A run just above the upper
+        load must exceed the limit.
     cost
         Cost at a load whose losses are within the limit. If possible, the load is equal for all numbers of cores. None
         without such a run.
@@ -206,8 +206,8 @@ def carried(
     Returns
     -------
     list
-        Settings in the order of transport, SUT, threads and cores. A search is excluded if its system has no valid run,
-        because only a run records the transport, and the limit refers to other losses over TCP than over UDP.
+        Settings in the order of transport, SUT, threads and cores. A search is excluded if its system has no valid run.
+        Only a run records the transport, and the limit applies to other losses over TCP than over UDP.
     """
     systems = []
     settings = configurations(campaign.single)
@@ -355,7 +355,7 @@ def ratio(more: Interval, one: Interval) -> Interval:
     Returns
     -------
     Interval
-        The squared half-width of the ratio's logarithm is the sum of the two squared half-widths.
+        The squared half-width of the ratio's logarithm is the sum of the squared half-widths of the two logarithms.
     """
     estimate = more.estimate / one.estimate
     ends = (more.low, more.high, one.low, one.high)

@@ -146,7 +146,7 @@ def switching(run: xr.Dataset) -> Switching:
     took, late = run["switch"].to_numpy(), run["late"].to_numpy()
     steal = run["steal_share"].to_numpy()
     speed = json.loads(attrs["speed"]) or {}
-    # Older files and runs without instances lack this share.
+    # The share of CPU time that idle instances used is missing in older files and in runs that compare no instances.
     idle = run.get("idle_instances_share", xr.full_like(run["steal_share"], np.nan)).to_numpy()
     idle = idle[valid]
     return Switching(
@@ -182,8 +182,8 @@ def aligned(load: ComparedLoad) -> Aligned | None:
     """Return the mean message time as a function of the time since the last switch, over all runs at a load.
 
     The runs of a load may compare different modes, and one run may be slower than another. So the means over the bins
-    come from each run's message times divided by their mean after the washout. The result is multiplied by the mean of
-    the reference and by the mode's effect, which is measured within runs.
+    come from each run's message times divided by their mean after the washout. These ratios are then multiplied by the
+    mean of the reference and by the mode's effect, which is measured within runs.
 
     Runs have windows of different lengths. So the bins of the run with the shortest windows are used for all runs.
 

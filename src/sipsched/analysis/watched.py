@@ -19,13 +19,13 @@ from sipsched.records.watch import Second, add_bins
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 BUSY, IDLE, SLEEPING = 0.9, 0.3, 0.5
-"""Limits for the busy share of a busy worker or CPU, the idle share of CPUs, and the busy share of a sleeper."""
+"""Smallest busy share of a busy worker or CPU, smallest idle share of idle CPUs, largest busy share of a sleeper."""
 MOST_SECONDS = 0.2
 """A cause of waiting or drops is reported if the cause is present in at least this share of the watched seconds."""
 OFF_CPU = 0.5
-"""Workers sleep, or are too many, if the workers have no CPU during at least this share of the service time."""
+"""If workers have no CPU during at least this share of the service time, they sleep, or too many workers exist."""
 DELAYED = 0.1
-"""The proxy lacks CPU time if workers waited for a CPU during at least this share of the runnable time."""
+"""The proxy lacks CPU time if its workers waited for a CPU during at least this share of their runnable time."""
 COMPETING = 0.1
 """Another program competes with the proxy if the program uses at least this share of a CPU."""
 LONG_WAIT_NS = 1e6

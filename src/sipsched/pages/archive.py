@@ -135,7 +135,7 @@ def _metadata(
     measured: Sequence[str],
 ) -> bytes:
     """Return the metadata file of the archive: a JSON-LD description of the archive and of each file."""
-    # import rocrate only here, because rocrate loads an HTTP client that nothing else needs
+    # Import rocrate only here, because it loads an HTTP client that no other part of the project needs.
     from rocrate.model import ContextEntity, DataEntity
     from rocrate.rocrate import ROCrate
 

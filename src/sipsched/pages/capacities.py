@@ -95,7 +95,7 @@ def _disagreement(capacity: SystemCapacity, search: Searched, estimate_cps: floa
     when = f" at {datetime.fromisoformat(search.started_at):%H:%M} UTC" if search.started_at else ""
     return (
         f"The search{when} found that the drop rate passes {100 * capacity.limit:g}\u00a0% {bounds}. However, the "
-        f"capacity estimated from {evidence(capacity)} together is {estimate(capacity)} cps. A possible reason: "
+        f"capacity estimated from {evidence(capacity)} together is {estimate(capacity)} cps. A possible reason is that "
         f"{_reason(search, estimate_cps)}."
     )
 
@@ -146,8 +146,8 @@ def doubts_near(
     counted
         Words that name the given runs, such as "of this study", because a study has only some runs of a campaign.
     capacity
-        The capacity, which depends on the loads within its interval, and on the nearest load below and above the
-        interval.
+        The capacity. The sentence covers the runs at loads within the capacity's interval, at the nearest load below
+        the interval, and at the nearest load above it.
     """
     cps = runs["cps"].to_numpy(float)
     low, high = capacity.low_cps or capacity.likely_cps, capacity.high_cps or capacity.likely_cps
@@ -171,7 +171,7 @@ def doubts_near(
 
 
 def first_shown(loads: Values, rates: Values, capacities: Sequence[SystemCapacity | None]) -> int:
-    """Return the index of the lowest load that a figure of drop rates shows. Lower loads have no drops.
+    """Return the index of the lowest load in a figure of drop rates, which omits lower loads without drops.
 
     Parameters
     ----------

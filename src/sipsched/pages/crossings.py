@@ -44,7 +44,7 @@ def crossing_cell(crossing: CrossingLoad) -> Number | str:
 
 
 def doubt(crossing: CrossingLoad, limit: float) -> str:
-    """Return sentences that explain why the load at the drop limit is unknown.
+    """Return sentences that explain why the load at which the drop rate reaches its limit is unknown.
 
     Return an empty text if this load is known or if nothing was measured.
     """
@@ -58,8 +58,9 @@ def doubt(crossing: CrossingLoad, limit: float) -> str:
             "higher" if np.isinf(above) else "lower",
         )
         return (
-            "The crossing is not decided, because PDR does not rise steadily with the load: the typical PDR is "
-            f"{first} {share} at {loads} cps, and {second} {share} at a {next_load} load. Measure more runs at these "
+            "The crossing (the load at the drop limit) is not decided, because PDR does not rise steadily with the "
+            f"load: the typical PDR is {first} {share} at {loads} cps, and {second} {share} at a {next_load} load. "
+            "Measure more runs at these "
             "loads."
         )
     if not crossing.bracketed:
@@ -117,5 +118,5 @@ def probe_modes(searches: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
 
 def _share(rate: float, limit: float) -> str:
     least = limit / RATE_RANGE
-    # the estimate cannot distinguish smaller rates from 0
+    # The estimate cannot distinguish rates up to `least` from 0, so the text gives only this bound.
     return f"at most {100 * least:g} %" if rate <= 1.0001 * least else f"{number(100 * rate)} %"

@@ -187,7 +187,7 @@ class _Grouped(ScalarFormatter):
     """The standard labels of an axis, in which the digits of whole numbers from 1000 on are grouped by three."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return the label of a tick. An axis with a factor beside it keeps the labels that fit this factor."""
+        """Return the label of a tick. If matplotlib writes a number beside the axis, keep matplotlib's own label."""
         whole = abs(x) >= 1000 and x == round(x) and not self.get_offset()
         return grouped(x).replace("-", "−") if whole else super().__call__(x, pos)
 

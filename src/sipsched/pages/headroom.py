@@ -18,7 +18,7 @@ from sipsched.validity.rules import RULES
 from sipsched.words import grouped, number, plural
 
 WIDE = 0.5
-"""If the relative half-width of the predicted load's interval is larger than this, a sentence warns the reader."""
+"""A sentence warns the reader if the half-width of the predicted load's interval exceeds this share of the load."""
 LIMIT = f"{PDR_LIMIT:.0%}".replace("%", " %")
 LACKS: Mapping[Lack, str] = {
     Lack.SAMPLED: (
@@ -30,14 +30,14 @@ LACKS: Mapping[Lack, str] = {
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
     "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",
-    Lack.TIMES: "The wait (K_rcv) of more than 1 % of the messages is unknown, or the service time (T_sip) of more "
-    "than half of the messages, so nothing can be predicted. Use the probe with BPF.",
+    Lack.TIMES: "The wait (K_rcv) is unknown for more than 1 % of the messages, or the service time (T_sip) is "
+    "unknown for more than half of the messages. So nothing can be predicted. Use the probe with BPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
     + "At such a low load, the cost of a message at a high load cannot be measured. Record when the load is higher.",
     Lack.CYCLES: f"The recording has fewer than {LEAST_CYCLES} busy periods of the proxy. Record for longer, or when "
     "the load is higher.",
     Lack.CORES: (
-        f"All CPUs were busy while messages waited in fewer than {LEAST_CYCLES} cases. This is too rare to show how "
+        f"In fewer than {LEAST_CYCLES} cases, all CPUs were busy while messages waited. So few cases do not show how "
         "the proxy scales over its CPUs. Record for longer, or when the load is higher."
     ),
 }

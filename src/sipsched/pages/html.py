@@ -16,7 +16,7 @@ from sipsched.pages.theme import THEME
 UNIT_AFTER = re.compile(r"(?<=\d) (?=(?:%|ns|µs|ms|s|cps)(?![\w=]))")
 """Pattern of the space between a number and its unit."""
 BARE_PERCENT = re.compile(r"(?<![\w=.])(\d+(?:\.\d+)?|N)%")
-"""Pattern of a percentage without a space, as in the verdicts of records.
+"""Pattern of a percentage without a space before the percent sign, as the verdicts of records write it.
 
 A setting such as "Quota=5%" does not match. The letter N stands for any number.
 """
@@ -81,13 +81,13 @@ def _breaking(text: str) -> Markup:
             return found
         return f"{found}<wbr>" if len(found) == 1 else f'<span class="whole">{found}</span>'
 
-    # The text is escaped, and the function adds only tags without content of the text.
+    # The text is escaped, and the function adds only tags that contain no part of the text.
     return Markup(NAME.sub(marked, str(escape(text))))  # noqa: S704
 
 
 def _csv_address(table: parts.Table) -> str:
     """Return a data: link that contains a table as CSV, so that the download needs no network."""
-    # The mark at the start tells spreadsheets that the file is UTF-8.
+    # The byte order mark at the start tells spreadsheets that the file is UTF-8.
     data = base64.b64encode(table.to_csv().encode("utf-8-sig")).decode()
     return f"data:text/csv;charset=utf-8;base64,{data}"
 

@@ -164,11 +164,11 @@ def pdr(summary: xr.Dataset, limit: float = PDR_LIMIT, capacities: Capacities = 
         "PDR is the kernel counter RcvbufErrors divided by the number of messages that reached the SPS. The dashed "
         f"line marks a PDR of {100 * limit:g}\u00a0%, at which the capacity is reached. A tick on the dashed line is "
         f"the capacity of a system, and the band around the tick is the capacity's interval. {HOW}. At a hollow "
-        "point, at least one run is too short to contain many busy periods. The scale of PDR is linear below "
-        f"{100 * limit / RATE_RANGE:g} % and logarithmic above. The typical run is a kind of geometric mean "
-        "(docs/methodology/statistics.md), in which a run without drops counts as "
-        f"{100 * limit / RATE_RANGE:g} %. The x axis begins at the highest load at which no "
-        "message is dropped.",
+        "point, at least one run is too short to contain many busy periods (times in which the proxy always holds a "
+        f"message). The scale of PDR is linear below {100 * limit / RATE_RANGE:g} % and logarithmic above. The "
+        "typical run is a kind of geometric mean (docs/methodology/statistics.md), in which a run without drops "
+        f"counts as {100 * limit / RATE_RANGE:g} %. The x axis begins at the highest load at which no message is "
+        "dropped.",
         words,
     )
 
@@ -189,7 +189,7 @@ def receive_time(summary: xr.Dataset) -> Figure:
             f"{name} {_first_to_last(_curve(summary, line, of, 'µs'))}"
             for name, of in values.items()
         ]
-        return f"K_rcv at the lowest and the highest load: {'; '.join(parts)}."
+        return f"At the lowest and the highest load, the waiting time K_rcv has these values: {'; '.join(parts)}."
 
     return _figure(
         summary,
@@ -208,7 +208,10 @@ def service_time(summary: xr.Dataset) -> Figure:
     share = 100 * summary["t_sip_off_mean"].sel(message_type=ALL) / mean
 
     def words(line: Line) -> str:
-        text = f"T_sip at the lowest and the highest load: mean {_first_to_last(_curve(summary, line, mean, 'µs'))}"
+        text = (
+            "At the lowest and the highest load, the service time T_sip has these values: mean "
+            f"{_first_to_last(_curve(summary, line, mean, 'µs'))}"
+        )
         off = _curve(summary, line, share, "%")
         if (off.of.n > 0).any():
             text += f"; share of T_sip off CPU {_first_to_last(off)}"
@@ -251,7 +254,7 @@ def receive_parts(summary: xr.Dataset) -> Figure:
         summary,
         "figure-k-rcv-parts",
         _times_panels(summary, means, "mean (µs)"),
-        "The three parts of mean K_rcv against offered load.",
+        "The three parts of the mean waiting time K_rcv against offered load.",
         "K_stack is the time from the driver to the socket's queue. K_sockq is the time in the queue. K_copy is the "
         "time from the queue until the proxy's receive call returns. K_rcv is the sum of these three times. The time "
         "axis is logarithmic."
@@ -407,7 +410,8 @@ def _short_words(summary: xr.Dataset, line: Line) -> str:
     return (
         " ".join(
             (
-                "Some runs are too short to contain many busy periods, so their results depend strongly on chance.",
+                "Some runs are too short to contain many busy periods (times in which the proxy always holds a "
+                "message), so their results depend strongly on chance.",
                 *by_load,
             )
         )

@@ -59,13 +59,13 @@ def distributions(
     }
     if any(len(by_name["k_rcv"]) for kinds in shares.values() for by_name in kinds.values()):
         draw, medians = _curves(shares)
-        caption = "Share of messages whose time is at most the value on the x axis, for each message type."
+        caption = "Share of messages whose time K_rcv or T_sip is at most the value on the x axis, by message type."
         reading = (
             f"A thin line is one run. A thick line is the mean of at most {MAX_RUNS_READ} runs."
         )
     else:
         draw, medians = _percentiles(summary, points)
-        caption = "Median, 95th and 99th percentile of K_rcv and T_sip, for each message type."
+        caption = "Median, 95th and 99th percentile of waiting time K_rcv and service time T_sip, by message type."
         reading = (
             "Each point is the percentile of the typical run. The full distribution of the times is unknown, because "
             "these runs did not record single messages. The time axis is logarithmic."

@@ -28,9 +28,9 @@ from sipsched.words import grouped, listed, number, plural
 SHOWN_SHARE = 0.8
 """The page shows the load (calls per second) that is nearest to this share of the capacity."""
 NEAR = 0.1
-"""If the shown load's share differs from `SHOWN_SHARE` by more than this, a sentence on the page states this."""
+"""If the shown load, as a share of the capacity, differs from `SHOWN_SHARE` by more than this, the page says so."""
 SHORT_S = 2.0
-"""Runs of less than this many seconds are called short, because they may contain no disturbance."""
+"""The page calls a run short if it takes less than this many seconds, because it may contain no disturbance."""
 MOST_REPETITIONS = 3
 NOTHING = "There is no answer, because no run of the default mode recorded single messages."
 UNKNOWN_PROGRAMS = (

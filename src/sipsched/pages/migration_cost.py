@@ -1,4 +1,4 @@
-"""The page about the scheduler setting migration cost: figure 2 of the multi-core paper, measured again here.
+"""The page about the migration cost, a scheduler parameter: figure 2 of the multi-core paper, measured again here.
 
 SEE Krishnamurthy and Rouskas, Performance Evaluation of Multi-Core, Multi-Threaded SIP Proxy Servers,
 IEEE ICC 2016, section IV-A.
@@ -304,8 +304,8 @@ def curves(cost_study: CostStudy) -> Figure:
             height_in=3.0,
             beside=False,
         ),
-        caption="Mean K_rcv and PDR against the scheduler's migration cost (sched_migration_cost), for each number "
-        f"of cores. In all runs, {_others(cost_study)}.",
+        caption="Mean waiting time (K_rcv) and packet drop rate (PDR) against the scheduler's migration cost "
+        f"(sched_migration_cost), for each number of cores. In all runs, {_others(cost_study)}.",
         seen=best(cost_study).lines,
         reading="Each small point is a run. The line shows the typical run with its 95 % interval. The costs on the x "
         "axis are evenly spaced, not to scale. The dashed line marks a PDR of "
@@ -363,7 +363,7 @@ def _best(
     if len(winners) > 1:
         which = ", ".join(map(_cost, winners))
         return f"{title} is the same, {_unit(mean, name)}, at costs of {which}."
-    text = f"{title} is lowest at a cost of {_cost(cost)}, {_unit(mean, name)}"
+    text = f"{title} is lowest, {_unit(mean, name)}, at a cost of {_cost(cost)}"
     if len(means) == 1:
         return f"{text}. No other cost was measured."
     if cost == cost_study.default_ns:
@@ -372,7 +372,7 @@ def _best(
     if against is None:
         return f"{text}. The default, {_cost(cost_study.default_ns)}, was not measured."
     lower = against.comparison.percent_lower
-    text += f". This is {with_unit(lower, '%')} lower than at the default, {_cost(cost_study.default_ns)}"
+    text += f". This value is {with_unit(lower, '%')} lower than at the default cost of {_cost(cost_study.default_ns)}"
     if np.isnan(against.p_value):
         return f"{text}."
     return f"{text} ({p_text(against.p_value)}). " + (
@@ -423,7 +423,8 @@ def costs(cost_study: CostStudy) -> Table:
         places=1,
         rows=tuple(rows),
         none="no run is planned",
-        caption="PDR and mean K_rcv at each migration cost (sched_migration_cost). In all runs, "
+        caption="Packet drop rate (PDR) and mean waiting time (K_rcv) at each migration cost "
+        "(sched_migration_cost). In all runs, "
         f"{_others(cost_study)}.",
         reading=f"Each number describes the typical run, with its 95 % interval. {_family(cost_study)}",
         provenance=provenance(cost_study.summary),

@@ -75,8 +75,8 @@ def read_outline(path: Path) -> Outline:
 def nested_pages(folder: Path) -> dict[Path, str]:
     """Return the existing pages in the folders below a folder of pages, with their titles.
 
-    `reports/recorded/virtual`, for example, has the pages of the runs in virtual time. A folder with an overview is
-    omitted, because its overview lists the pages.
+    For example, `reports/recorded/virtual` has the pages of the runs in virtual time. A folder with an overview is
+    omitted, because its own overview lists the folder's pages.
 
     Parameters
     ----------

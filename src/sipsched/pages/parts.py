@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\r")
 """If a cell begins with one of these characters, a spreadsheet runs the cell as a formula."""
 NUMBER = re.compile(r"<?([+-]?[0-9][0-9.,]*(?:e[+-]?[0-9]+)?)(?: ?(%|µs|ms|s))?")
-"""Pattern of a number and its unit. A number may begin with a character of `FORMULA_BEGINS`, but is not a formula."""
+"""Pattern of a number and its unit. Such text is no formula, even if it begins like one (`FORMULA_BEGINS`)."""
 IN_US = {"ms": 1e3, "s": 1e6}
 """Factors that convert a time to microseconds, so that a column with several units of time is sorted by the times."""
 
@@ -36,7 +36,7 @@ class Part:
         return type(self).__name__
 
     def _repr_html_(self) -> str:
-        # import the template only here, because only a displayed part needs it
+        # Import the template only here, because only a displayed part needs it.
         from sipsched.pages.html import fragment
 
         return fragment(self)
@@ -95,7 +95,7 @@ LONG_CELL = 60
 BROAD = 130
 """A table whose rows need more characters than this has a smaller font on the screen, and a landscape page in print."""
 LONGEST_LINE = 20
-"""The largest number of characters that a line of a text cell needs in the estimate of a table's width."""
+"""The estimate of a table's width assumes at most this number of characters per line of a text cell."""
 COLUMN_GAP = 2
 """The gap between two columns of a table, in characters."""
 
@@ -187,7 +187,7 @@ class Table(Part):
 
     @property
     def is_broad(self) -> bool:
-        """True if a row needs more than `BROAD` characters. The interval of a number may be below the number."""
+        """True if a row needs more than `BROAD` characters. The interval of a number may stand below the number."""
         columns = (
             [
                 *self.header[i].split(),

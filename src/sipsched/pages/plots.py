@@ -84,8 +84,8 @@ def mode_look(mode: str) -> Look:
 def mode_looks(modes: Iterable[str]) -> dict[str, Look]:
     """Return the colour and the marker of each mode on a page that compares modes. Two modes have different looks.
 
-    A mode with overrides in its name gets a look that no other mode of the page has, in a rarely used colour. So do
-    modes with the same declared look, except the first of these modes.
+    A mode with overrides in its name gets a look that no other mode of the page has, in a rarely used colour. If
+    several modes have the same declared look, only the first of them keeps this look.
     """
     names = sorted(set(modes), key=lambda mode: ("+" in mode, mode != DEFAULT, mode))
     declared = set(map(mode_look, names))

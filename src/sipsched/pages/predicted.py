@@ -33,13 +33,23 @@ TITLES = {
     "off_share": "T_sip off CPU",
     "cpu_per_message": "CPU per message",
 }
+IN_SENTENCES = {
+    "k_rcv_mean": "the mean waiting time K_rcv",
+    "k_rcv_p50": "the median waiting time K_rcv",
+    "t_sip_mean": "the mean service time T_sip",
+    "t_sip_p90": "the 90th percentile of the service time T_sip",
+    "t_sip_p95": "the 95th percentile of the service time T_sip",
+    "off_share": "the share of the service time T_sip off CPU",
+    "cpu_per_message": "the CPU time per message",
+}
+"""The name of each quantity in sentences."""
 MISSES_TOLD = 8
 OUTER_FENCE = 3.0
 NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
 BOTH = "Predicted numbers come from a simulation, and measured numbers from runs"
 AGREES = 0.9
-"""Share of the predictions that lie inside the measured intervals if the answer of the page is "yes"."""
+"""The page answers "yes" only if at least this share of the predictions lies inside the measured intervals."""
 
 
 @dataclass(frozen=True)
@@ -334,8 +344,8 @@ def _distance(contrast: Contrast) -> float:
 def _sentence(contrast: Contrast) -> str:
     unit = _unit(contrast.quantity)
     return (
-        f"{setting_name(contrast)}: the predicted change of {TITLES[contrast.quantity]} is {_text(contrast.predicted)} "
-        f"{unit}, and the measured change is {_text(contrast.measured)} {unit}."
+        f"{setting_name(contrast)}: the predicted change of {IN_SENTENCES[contrast.quantity]} is "
+        f"{_text(contrast.predicted)} {unit}, and the measured change is {_text(contrast.measured)} {unit}."
     )
 
 

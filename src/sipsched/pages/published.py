@@ -191,8 +191,8 @@ def crossing(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Figure:
             height_in=2.0,
             beside=False,
         ),
-        caption=f"PDR and K_rcv at the last printed load with a PDR of at most {share} and at the first printed load "
-        "with a higher PDR, for each mode and number of server threads.",
+        caption="Packet drop rate (PDR) and waiting time (K_rcv) at the last printed load with a PDR of at most "
+        f"{share} and at the first printed load with a higher PDR, for each mode and number of server threads.",
         seen=tuple(_crossing_words(capacities, system) for system in systems),
         reading=f"A hollow point shows the last load whose PDR is at most {share}. A filled point shows the first load "
         "with a higher PDR. The table of loads at the limit lists these loads. The dashed line marks a PDR of "
@@ -247,8 +247,9 @@ def _crossing_words(capacities: pd.DataFrame, system: tuple[str, int]) -> str:
     both = last.dropna()
     higher = int((both["enhanced"] > both["baseline"]).sum())
     return (
-        f"{_system(study, cores)}, the last loads at which PDR is within its limit, over all numbers of threads: "
-        f"{'; '.join(parts)}. For {higher} of {len(both)} numbers of threads, this load is higher in enhanced mode."
+        f"{_system(study, cores)}: over all numbers of threads, the last load at which PDR is within its limit "
+        f"ranges as follows: {'; '.join(parts)}. For {higher} of {len(both)} numbers of threads, this load is higher "
+        "in enhanced mode."
     )
 
 

@@ -226,12 +226,13 @@ def _limits(gained: SpeedUp) -> Iterator[str]:
         if not room:
             yield "The limit is unknown, because no runs near the capacities show the CPU time per message."
     elif measured.known and measured.low > gained.bound:
-        yield f"The CPU time per message allows only {_about(gained.bound)} times{_exceeded(gained)}."
+        yield f"The CPU time per message allows a speed-up of only {_about(gained.bound)} times{_exceeded(gained)}."
     elif measured.known and measured.high < gained.bound:
         waits = " and ".join(_grown(one, more, ("kernel_locks", "own_locks")))
-        grown = f" For example, these waits per message grow: {waits}." if waits else ""
+        grown = f" These waits per message grow with the number of cores: {waits}." if waits else ""
         yield (
-            f"The CPU time per message allows {_about(gained.bound)} times, so it is not the only limit.{grown}"
+            f"The CPU time per message allows a speed-up of {_about(gained.bound)} times, so it is not the only "
+            f"limit.{grown}"
         )
     elif measured.known and not room:
         yield "The CPU time per message explains the speed-up."
@@ -261,7 +262,8 @@ def choices(scaling: ScalingData) -> Words:
 
 def expectation(scaling: ScalingData) -> Words:
     """Return sentences on whether the workers at a shared socket gain little from more cores, as the report says."""
-    last = {gained.one.kind: gained for gained in scaling.speed_ups}  # on the most cores
+    # Later speed-ups have more cores, and replace earlier ones in this dictionary.
+    last = {gained.one.kind: gained for gained in scaling.speed_ups}
     lines = []
     for gained in last.values():
         measured, half = gained.measured, gained.cores / 2
@@ -300,7 +302,8 @@ def _choices(
 def _best(among: Sequence[MeasuredSetting]) -> tuple[MeasuredSetting, MeasuredSetting | None]:
     """Return the setting to choose, and the setting with a shared socket if it exists and is not the best.
 
-    The shared socket is chosen unless another deployment is distinguishably better, because it is the simplest.
+    The shared socket is chosen unless another deployment is distinguishably better, because a shared socket is
+    simplest.
     """
     best = max(among, key=lambda setting: setting.capacity.estimate)
     plain = next((setting for setting in among if setting.place.deployment == SHARED), None)
@@ -435,9 +438,9 @@ def capacities(scaling: ScalingData) -> Table:
         none="no search was made",
         caption="Capacity and speed-up of each deployment (named by its SUT) on each number of cores.",
         reading=f"The capacity is the load at which the loss is {share}. Over UDP, the loss counts dropped datagrams "
-        "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The "
-        'column "by calls" shows the capacity if lost calls are counted over both transports. This capacity is '
-        f"computed only from the trials of the search. {HOW}. After a search, runs repeat its two final loads. "
+        "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
+        '"by calls" shows the capacity if lost calls are counted over both transports. This capacity is computed '
+        f"only from the trials of the search. {HOW}. After a search, runs repeat the two final loads of the search. "
         'The column "confirmed" shows how many of these runs agree with the search. A run at the lower load agrees '
         "if its loss is within the limit, and a run at the upper load agrees if its loss exceeds the limit. The "
         'column "CPUs of proxy" shows the number of cores minus the CPU time of the generators on a shared CPU. The '
@@ -833,9 +836,9 @@ def sharing(scaling: ScalingData) -> Words:
             continue
         lines.append(
             f"While {place.sut} runs on {plural(place.cores, 'core')}, UAC and UAS need "
-            f"{_about(used.generator_us)} µs of CPU time per call at {grouped(used.cps)} cps. If a call needs the same "
-            f"CPU time at the capacity of {_cps(speed_up.more.capacity)}, they leave {_cpus(speed_up.room)} to the "
-            "proxy."
+            f"{_about(used.generator_us)} µs of CPU time per call at {grouped(used.cps)} cps. If a call needs the "
+            f"same CPU time at the capacity of {_cps(speed_up.more.capacity)}, the generators leave "
+            f"{_cpus(speed_up.room)} to the proxy."
         )
     if len(lines) == 1:
         lines.append(

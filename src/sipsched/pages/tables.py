@@ -161,7 +161,8 @@ def drops(summary: xr.Dataset, limit: float = PDR_LIMIT) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption=f"Drops at every measured point. The values describe the typical run{_intervals(summary)}.",
+        caption="Drops at every measured point (one combination of mode, cores, threads and load). The values "
+        f"describe the typical run{_intervals(summary)}.",
         reading=f"{RANGES} A call counts as lost if it failed or was set up late. A busy period is a time during which "
         'the SPS always holds at least one message. The column "fewest busy periods" shows the smallest '
         "effective number of busy periods in a run. The effective number is (Σ length)² / Σ length². If all busy "
@@ -197,7 +198,8 @@ def times(summary: xr.Dataset) -> Table:
         places=4,
         rows=tuple(rows),
         none="no run was measured",
-        caption=f"Times of messages in the typical run at every measured point{_intervals(summary)}.",
+        caption="Times of messages in the typical run at every measured point (one combination of mode, cores, "
+        f"threads and load){_intervals(summary)}.",
         reading=f"{RANGES} The 99.9th percentile is computed from the messages of all runs of a point, with a relative "
         f"error of at most {100 * RELATIVE_ERROR:g} %. The percentile is missing for runs that stored no "
         "histogram of the times.",
@@ -282,8 +284,7 @@ def arrivals(summary: xr.Dataset) -> Table:
         ),
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Arrival certificates. A certificate checks that the calls of a run arrived at the times of their "
-        "schedule.",
+        caption="Arrival certificates, which check that the calls of a run arrived at the times of their schedule.",
         reading="Each row describes the runs of a point, and each value is the worst value of these runs.",
         provenance=provenance(summary),
     )
@@ -309,7 +310,7 @@ def accounts(summary: xr.Dataset) -> Table:
         places=4,
         rows=_rows_per_point(summary, columns),
         none="no run was measured",
-        caption="Drop ledgers. The ledger of a run accounts for every sent message.",
+        caption="Drop ledgers, which account for every sent message of a run.",
         reading="Each row describes the runs of a point, and each value is the largest value of these runs. The column "
         '"retransmitted requests (SPS)" includes the requests that the full socket of the SPS refused.',
         provenance=provenance(summary),

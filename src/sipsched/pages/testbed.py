@@ -77,8 +77,8 @@ def answer(campaign: Campaign, noise_file: Path, windows: Sequence[Path]) -> Ans
         findings = max(limits.values(), key=len)
         median = float(np.median([finding.value or 0 for finding in findings]))
         said.append(
-            "Pages include suspect runs, each of which exceeds a limit slightly. The most frequent reason, in the "
-            f"median of {plural(len(findings), 'run')}: {replace(findings[0], value=median, cause='')}."
+            "Pages include suspect runs, each of which exceeds a limit slightly. The most frequent reason, with the "
+            f"median value over {plural(len(findings), 'run')}: {replace(findings[0], value=median, cause='')}."
         )
     cpu_noises = read_noise(noise_file).cpus if noise_file.is_file() else ()
     if cpu_noises:
@@ -190,12 +190,13 @@ def _noise_words(cpu: CpuNoise) -> str:
     middle, slow = np.percentile(cpu.gaps_us, (50, 99))
     unlisted = f" ({cpu.gaps_unlisted} more not listed)" if cpu.gaps_unlisted else ""
     return (
-        f"{start} the number of gaps longer than {cpu.threshold_ns / 1000:g} µs is "
+        f"{start} the number of gaps (interruptions) longer than {cpu.threshold_ns / 1000:g} µs is "
         f"{number(cpu.gaps_us.size / cpu.duration_s)} per second{unlisted}. Together, the gaps take "
         f"{100 * cpu.lost_share:.2g} % of the time. The median gap is {number(float(middle))} µs long, the 99th "
         f"percentile is {number(float(slow))} µs, and the longest gap is {number(float(cpu.gaps_us.max()))} µs. "
         f"{number(float((cpu.gaps_us >= LONG_GAP_US).sum() / cpu.duration_s))} gaps per second are "
-        f"{in_us(LONG_GAP_US)} or longer. During the observation, the hypervisor stole {cpu.steal_s:.2f} s of CPU time."
+        f"{in_us(LONG_GAP_US)} or longer. During the observation, the hypervisor stole {cpu.steal_s:.2f} s of CPU "
+        "time."
     )
 
 
@@ -262,8 +263,8 @@ def certificates(campaign: Campaign) -> Several:
         ),
         rows=tuple(rows),
         none="no run is valid",
-        caption="Arrival certificates of the valid and suspect runs. A certificate checks that the calls of a run "
-        "arrived at the times of their schedule.",
+        caption="Arrival certificates of the valid and suspect runs. A certificate describes how closely the calls "
+        "of a run followed their schedule.",
         reading="Each cell shows the smallest and the largest value of the runs at a load.",
         provenance=campaign.provenance,
     )

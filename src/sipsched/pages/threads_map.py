@@ -44,7 +44,7 @@ def heat_maps(summary: xr.Dataset) -> Several:
     figure = Figure(
         identity="figure-threads",
         draw=lambda layout: _drawn(panels, layout),
-        caption="Packet drop rate and 99th percentile of K_rcv, for each number of threads and load.",
+        caption="Packet drop rate and 99th percentile of the waiting time K_rcv, for each number of threads and load.",
         seen=seen,
         reading="Each cell shows the median of its runs. The colour scale is logarithmic, and darker cells have "
         "smaller values. A cell without colour has no drops or no valid run.",

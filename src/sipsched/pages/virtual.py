@@ -191,7 +191,8 @@ def _figure(
             height_in=0.6 + 0.26 * max(len(group.effects) for group in groups),
             beside=False,
         ),
-        caption=f"The change of the mean K_rcv with {setting}, compared with {reference}, in virtual time.",
+        caption=f"The change of the mean waiting time K_rcv with {setting}, compared with {reference}, in virtual "
+        "time.",
         reading="The name of each row contains the kernel and the number of workers. The virtual clock advances in "
         f"steps of {USUAL_QUANTUM_US:g} µs. If a run used steps of another length, the name of the row ends with "
         "this length. The bar of a measured effect is its 95 % confidence interval. The bar of a simulated effect "
@@ -270,8 +271,8 @@ def table(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Tabl
             *("simulated before (%)", "A/A (%)", "blocks"),
         ),
         rows=tuple(rows),
-        caption="The change of the mean K_rcv with each setting: measured, and predicted by simulation before the "
-        "measurement.",
+        caption="The change of the mean waiting time K_rcv with each setting: measured, and predicted by simulation "
+        "before the measurement.",
         reading='In the column "result", a wait is "shorter" or "longer" if the 95 % interval of the measured change '
         "excludes 0.",
         none="No effect was predicted.",

@@ -169,7 +169,12 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
         "Messages whose arrival the probe did not find.",
         {"": sums.unmatched},
     )
-    add("recorded_seconds_total", "counter", "Time of recording.", {"": sums.recorded_s})
+    add(
+        "recorded_seconds_total",
+        "counter",
+        "Seconds in which the probe recorded.",
+        {"": sums.recorded_s},
+    )
     add(
         "other_programs_cpu_seconds_total",
         "counter",
@@ -196,7 +201,12 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
         labelled("worker", {name: last.share(s) for name, s in last.busy_s.items()}),
     )
     if seconds:
-        add("queue_bytes", "gauge", "Memory in the queues.", {"": seconds[-1].queued_bytes})
+        add(
+            "queue_bytes",
+            "gauge",
+            "Memory of the queued messages, in bytes.",
+            {"": seconds[-1].queued_bytes},
+        )
         add(
             "cpu_busy_ratio",
             "gauge",
@@ -206,7 +216,7 @@ def metrics(seconds: Sequence[Second], sums: Totals) -> str:
         add(
             "cpu_stolen_ratio",
             "gauge",
-            "Share of these CPUs that the hypervisor took.",
+            "Stolen share of the CPUs on which workers may run.",
             {"": last.share(last.stolen_s)},
         )
         add("tcp_connections", "gauge", "Open TCP connections.", {"": seconds[-1].connections})
@@ -236,7 +246,7 @@ def advice(causes: Sequence[ShownCause], program: str) -> list[CauseInWords]:
     return [_advice(finding, program) for finding in causes]
 
 
-# The function `advice` is longer than others, because each cause has its own sentences, but causes share phrases.
+# The function `_advice` is longer than others, because each cause has its own sentences, and the causes share phrases.
 def _advice(finding: ShownCause, program: str) -> CauseInWords:
     values = finding.values
     share = f"In {finding.seconds} of {plural(finding.of, 'second')}"
@@ -524,8 +534,8 @@ def _over_time(seconds: Sequence[Second]) -> Part:
         draw=panels(
             [name for name, _ in series], [""], draw, "time since the start (s)", shared=("all", "")
         ),
-        caption="The received messages, the 99th percentile of the waiting time K_rcv, and the busy share of the "
-        "workers, in each second.",
+        caption="The number of received messages, the 99th percentile of the waiting time K_rcv, and the busy share "
+        "of the workers, in each second.",
     )
 
 

@@ -35,13 +35,15 @@ CASES = [
     (
         [1000, 1200, 1400],
         [0.001, 0.02, 0.003],
-        "The crossing is not decided, because PDR does not rise steadily with the load: the typical PDR is more than "
+        "The crossing (the load at the drop limit) is not decided, because PDR does not rise steadily with the load: "
+        "the typical PDR is more than "
         "1 % at 1\u202f200 cps, and at most 1 % at a higher load. Measure more runs at these loads.",
     ),
     (
         [1000, 1200, 1400],
         [0.05, 0.009, 0.03],
-        "The crossing is not decided, because PDR does not rise steadily with the load: the typical PDR is at most 1 % "
+        "The crossing (the load at the drop limit) is not decided, because PDR does not rise steadily with the load: "
+        "the typical PDR is at most 1 % "
         "at 1\u202f200 cps, and more than 1 % at a lower load. Measure more runs at these loads.",
     ),
     ([1000, 1200], [np.nan, np.nan], ""),

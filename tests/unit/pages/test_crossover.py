@@ -114,7 +114,7 @@ def test_a_recommendation_names_load_evidence_risk_and_how_to_undo_it() -> None:
     )
     line = recommended(found)
     assert line.startswith(
-        "Set fifo (SCHED_FIFO, priority 1) at 1\u202f600 cps (80\u00a0% of the planned 2\u202f000 cps)."
+        "Set fifo (SCHED_FIFO, priority 1) at 1\u202f600 cps (80\u00a0% of the 2\u202f000 cps that a search found)."
     )
     assert re.search(r"by [34][\d.]+\u00a0% \(3[\d.]+ to [45][\d.]+\)", line)
     assert line.index("Keep the kernel's default at 1\u202f000 cps") > line.index("Set fifo")
@@ -157,15 +157,16 @@ def test_an_answer_names_a_mode_that_only_shifts_time_between_wait_and_service()
     shift = {"k_rcv_mean": 0.3, "t_sip_mean": -0.2}
     _, found = of(made("default,batch", {"batch": shift}))
     line = recommended(found)
-    assert "At 1\u202f000 cps, batch lowers the mean of T_sip by 1" in line
-    assert "but raises the mean of K_rcv by 3" in line
-    assert "two windows of the reference differ" not in line
+    assert "At 1\u202f000 cps, batch lowers the mean service time T_sip by 1" in line
+    assert "but raises the mean waiting time K_rcv by 3" in line
+    assert "two windows of the reference also differ" not in line
     _, found = of(made("default,batch", {"batch": shift}, sham={"k_rcv_mean": 0.3}))
-    assert "two windows of the reference differ, too, in the mean of K_rcv by +3" in recommended(
-        found
+    assert (
+        "two windows of the reference also differ in the mean waiting time K_rcv by +3"
+        in recommended(found)
     )
     _, found = of(made("default,batch", {"batch": shift | {"total_p99": 0.5}}))
-    assert "the mean of T_sip" not in recommended(found)
+    assert "the mean service time T_sip" not in recommended(found)
 
 
 def test_an_answer_states_what_a_declared_reference_sets() -> None:
@@ -245,8 +246,8 @@ def test_a_sham_that_differs_is_named_and_smaller_effects_do_not_count() -> None
     assert re.search(r"by \+3\d\u00a0% .* larger than 4\d\u00a0%", line)
     (figure,) = effects.figures(found).parts
     assert (
-        "The A/A comparison shows a difference beyond chance: K_rcv + T_sip p99 +3"
-        in figure.seen[0]
+        "The A/A comparison shows a difference beyond chance: the 99th percentile of the time per message "
+        "(K_rcv + T_sip) changes by +3" in figure.seen[0]
     )
 
 

@@ -115,7 +115,8 @@ def test_failed_predictions_are_ordered_by_wrong_sign_and_distance() -> None:
     lines = predicted.misses(page).lines
     assert len(lines) == 3
     assert lines[0].startswith(
-        "Prediction with the wrong sign: fifo at 1\u202f600 cps: the predicted change of T_sip mean is −30 ("
+        "Prediction with the wrong sign: fifo at 1\u202f600 cps: the predicted change of the mean service time "
+        "T_sip is −30 ("
     )
     assert "is +90" in lines[1]
     assert "is +30" in lines[2]

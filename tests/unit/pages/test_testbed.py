@@ -129,7 +129,8 @@ def test_the_noise_is_described(nothing, tmp_path):
     figure = testbed.noise(path, nothing)
     (line,) = figure.seen
     assert line.startswith(
-        "On CPU 1 (observed for 2.0 s, every 50 ns), the number of gaps longer than 1 µs is 1 per second"
+        "On CPU 1 (observed for 2.0 s, every 50 ns), the number of gaps (interruptions) longer than 1 µs is 1 per "
+        "second"
     )
     for value in ("0.05 %", "502 µs", "990 µs", "1\u202f000 µs", "0.01 s"):
         assert value in line

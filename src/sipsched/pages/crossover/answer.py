@@ -183,7 +183,7 @@ def advised(advice: Advice) -> str:
 
 
 def cautions(comparisons: Sequence[Advice]) -> str:
-    """Return sentences about the recommendations for all proxies: on further runs, intervals and fidelity."""
+    """Return the cautions about the recommendations for all proxies: on further runs, intervals and fidelity."""
     judged = [ranking for advice in comparisons for ranking in advice.rankings if ranking.judged]
     kinds = {run.attrs["kind"] for ranking in judged for run in ranking.load.runs}
     lines = []
@@ -222,8 +222,8 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
         return f"No recommendation for {where}: {detail}."
     if name == "alike":
         return (
-            f"{_kept(rankings[0].load)} at {where}: with every mode, K_rcv + T_sip of the messages is at most "
-            f"5\u00a0% higher or lower than with {reference}. {_shifts(rankings)}{_amount(rankings)}"
+            f"{_kept(rankings[0].load)} at {where}: with every mode, the time per message (K_rcv + T_sip) is at "
+            f"most 5\u00a0% higher or lower than with {reference}. {_shifts(rankings)}{_amount(rankings)}"
         )
     if name == "none":
         return (
@@ -252,7 +252,7 @@ def _sentences(kind: tuple[str, str], rankings: Sequence[Ranking]) -> str:
     others: dict[str, list[str]] = {}
     for ranking in rankings:
         for candidate in ranking.candidates:
-            # A further start of a proxy is no other setting.
+            # A further start of a proxy has the settings of its first start, so the sentence names only first starts.
             if candidate.beats and candidate.mode == first_start(candidate.mode) != detail:
                 name = ranking.load.label(candidate.mode)
                 others.setdefault(name, []).append(grouped(ranking.load.cps))
@@ -279,7 +279,7 @@ def _grave(applied: InForce) -> Iterator[str]:
 def _kept(load: ComparedLoad) -> str:
     """Return the recommendation to keep the reference mode, with the settings of this mode, as the start of a sentence.
 
-    Without another note, a reader would take a declared reference mode for the kernel's default.
+    Without these settings, a reader would mistake a declared reference mode for the kernel's default.
     """
     reference = load.place.reference
     applied = in_force(load.settings(reference))
@@ -293,7 +293,8 @@ def _kept(load: ComparedLoad) -> str:
 def _shifts(rankings: Sequence[Ranking]) -> str:
     """Return a sentence on modes that shorten the wait and lengthen the service by more than chance, or the reverse.
 
-    The sentence names only modes that leave the sum K_rcv + T_sip as it is. The text is empty if no such mode exists.
+    The sentence names only modes whose sum K_rcv + T_sip does not change by more than chance explains. The text is
+    empty if no such mode exists.
     Otherwise, the text ends with a space.
     """
     lines = []
@@ -316,9 +317,9 @@ def _shifts(rankings: Sequence[Ranking]) -> str:
             ]
             lines.append(
                 f"At {grouped(ranking.load.cps)} cps, {ranking.load.label(candidate.mode)} lowers {fall}, but raises "
-                f"{rise}. These changes of the two parts leave their sum within chance."
+                f"{rise}. Chance explains the change of the sum of both times."
                 + (
-                    f" However, two windows of the reference differ, too, in {listed(unequal)}."
+                    f" However, two windows of the reference also differ in {listed(unequal)}."
                     if unequal
                     else ""
                 )
@@ -343,10 +344,10 @@ def _chosen(ranking: Ranking) -> Candidate | None:
 
 
 def _sizes(quantity: str, chosen: Sequence[Candidate | None], *, costs: bool = False) -> list[str]:
-    """Return by how much the modes chosen at the loads change a quantity, as one text per load.
+    """Return by how much the mode that was chosen at each load changes a quantity, with one text per load.
 
-    The texts are decreases, from the loads at which this quantity decided the recommendation. If `costs` is true, the
-    texts are increases, from the loads at which the chosen mode raises this quantity.
+    The texts are decreases, at the loads at which this quantity decided the recommendation. If `costs` is true, the
+    texts are increases, at the loads at which the chosen mode raises this quantity.
     """
     return [
         size_words(candidate.effects[quantity], quantity)
@@ -372,11 +373,12 @@ def _amount(rankings: Sequence[Ranking]) -> str:
         min(sum(effect.blocks) for effect in effects),
     )
     least = "at least " if len({(effect.runs, effect.blocks) for effect in effects}) > 1 else ""
-    return f"The evidence is {least}{plural(blocks, 'block')} in {plural(runs, 'run')} per load."
+    of_blocks = f"{least}{plural(blocks, 'block')} (each contains every mode)"
+    return f"The evidence is {of_blocks} in {plural(runs, 'run')} per load."
 
 
 def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
-    """Return text that no mode is better than the reference mode, and which modes are worse.
+    """Return text which says that no mode is better than the reference mode, and which modes are worse.
 
     If known, the text includes the decrease of the 99th percentile that the test would have detected in every mode.
     """
@@ -387,14 +389,14 @@ def _none_better(rankings: Sequence[Ranking], reference: str) -> str:
         if candidate.verdict is ModeEffect.WORSE and candidate.mode == first_start(candidate.mode)
     )
     text = (
-        f"no mode lowers the 99th percentile or the mean of K_rcv + T_sip by more than chance explains, compared with "
-        f"{reference}"
+        "no mode lowers the 99th percentile or the mean of the time per message (K_rcv + T_sip) by more than chance "
+        f"explains, compared with {reference}"
     )
     if worse:
         text += f", and {listed(list(worse))} {_are(worse)} worse"
     modes = {candidate.mode for ranking in rankings for candidate in ranking.candidates}
     if len(modes) == 1:
-        # For several modes, the table below the answer has the intervals.
+        # For several modes, the table below the answer shows the intervals, so the text omits them.
         changes = [
             effect_words(ranking.candidates[0].effects[DECIDING[0]], DECIDING[0])
             for ranking in rankings
@@ -456,11 +458,11 @@ def recommendations(comparisons: Sequence[Advice]) -> Table:
         rows=rows,
         none="nothing was compared",
         caption="The recommendation for each load, and the evidence for it.",
-        reading="Each row shows the effect of the recommended mode. If no mode is recommended, the row shows the mode "
-        "with the lowest 99th percentile. The A/A comparison compares the reference with itself, so its effect "
-        'differs from 0 only by chance. The column "smallest detectable fall" shows the sensitivity of the test '
-        "for the mode of the row. If a mode lowers the 99th percentile by this amount, the test detects this "
-        "decrease in four of five cases.",
+        reading="Each row shows the effect of the recommended mode. If no mode is recommended, the row shows the "
+        "mode with the lowest 99th percentile. The A/A comparison compares the reference with itself, so the effect "
+        'of this comparison differs from 0 only by chance. The column "smallest detectable fall" shows the '
+        "sensitivity of the test for the mode of the row. If a mode lowers the 99th percentile by this amount, the "
+        "test detects this decrease in four of five cases.",
         provenance=provenance(loads),
     )
 
@@ -528,7 +530,7 @@ def _costs(advice: Advice) -> Iterator[str]:
 
 
 def starts(comparisons: Sequence[Advice]) -> Words:
-    """Return sentences on how much the results change if the proxy is started again with the same settings."""
+    """Return sentences on how much the results change if a proxy is started again with the same settings."""
     loads = [ranking.load for advice in comparisons for ranking in advice.rankings]
     lines = []
     for load in loads:
@@ -555,7 +557,10 @@ def starts(comparisons: Sequence[Advice]) -> Words:
 def reservations(comparisons: Sequence[Advice]) -> Words:
     """Return sentences on reasons to doubt the confidence intervals, such as correlation or too few runs."""
     lines = [line for advice in comparisons for line in _reservations(advice, len(comparisons) > 1)]
-    none = "The data give no reason to doubt the intervals of the 99th percentile of K_rcv + T_sip."
+    none = (
+        "The data give no reason to doubt the intervals of the 99th percentile of the time per message "
+        "(K_rcv + T_sip)."
+    )
     return Words(tuple(lines) or (none if comparisons else NOTHING,))
 
 
@@ -618,7 +623,8 @@ def rule(comparisons: Sequence[Advice]) -> Folded:
     words = Words(
         (
             "A mode is better than the reference if it lowers the 99th percentile of K_rcv + T_sip by more than "
-            "chance explains. K_rcv and T_sip of each message are added before the percentile is computed. If the "
+            "chance explains. K_rcv is a message's waiting time, and T_sip is its service time. Both times are "
+            "added for each message before the percentile is computed. If the "
             "change of this percentile is indistinguishable from 0, the mean of K_rcv + T_sip decides. A better mode "
             "has a cost if it raises the drop rate (PDR), the CPU time per message or the mean of K_rcv + T_sip by "
             "more than chance explains. A rise of the CPU time per message by at most 1\u00a0% is too small to be a "

@@ -16,7 +16,7 @@ from sipsched.pages.parts import Cell, Several, Table, Words
 from sipsched.words import number
 
 NEAR = 2.0
-"""The page explains a measured mean only if it is at least this many times the lower bound."""
+"""The page gives possible reasons for a measured mean that is at least this many times the lower bound."""
 
 
 def page(comparisons: Sequence[Advice]) -> Several:
@@ -50,7 +50,8 @@ def _parts(advice: Advice) -> tuple[Table | Words, ...]:
         ),
         rows=tuple(_row(load, times) for load, times in known),
         none="nothing was measured",
-        caption="The measured mean of K_rcv + T_sip in the reference mode, and two bounds from queueing theory.",
+        caption="The measured mean time per message (K_rcv + T_sip) in the reference mode, and two bounds from "
+        "queueing theory.",
         reading="The bounds are mean sojourn times (waiting plus service) in the queue M/G/1, with the measured CPU "
         "time per message as service time. One bound assumes processor sharing, and the other bound assumes that "
         "messages are served in their order of arrival (first come, first served). A scheduler with short slices "
@@ -74,8 +75,8 @@ def _finding(load: ComparedLoad, times: Sojourn) -> str:
     if ratio < NEAR:
         return f"{text}, as expected."
     return (
-        f"{text}. The model may lack a part of this time, such as waits for locks, for the kernel's packet processing "
-        "or for other programs."
+        f"{text}. The model of the bounds may lack a part of the measured time, such as waits for locks, for the "
+        "kernel's packet processing or for other programs."
     )
 
 

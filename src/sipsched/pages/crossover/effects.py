@@ -18,6 +18,7 @@ from sipsched.analysis.crossover import Effect, to_percent
 from sipsched.analysis.papers import PAPERS, load_comparison
 from sipsched.pages.crossover.wording import (
     AA,
+    IN_WORDS,
     TITLES,
     by_proxy,
     effect_cell,
@@ -42,9 +43,9 @@ RANKED = (
     *("t_sip_mean", "t_sip_p99", "cpu_per_message", "pdr"),
 )
 TICKS = (-90, -75, -50, -35, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10, 25, 50, 100, 200, 300, 900)
-"""Ticks of the axis of effects, as changes in percent from the reference mode."""
+"""Ticks of the axis of effects, as percentages by which a mode's value differs from the reference mode's value."""
 FARTHEST = math.log(20)
-"""The logarithm of the largest drawn ratio of a mode to the reference mode. Larger ratios are cut off here."""
+"""The logarithm of the largest drawn ratio of a mode to the reference mode. Larger ratios are drawn at this value."""
 COMPARED = ("baseline", "enhanced")
 """The two scheduler modes that the papers compare: the reference mode first, then the papers' proposal."""
 WORDS = {
@@ -89,14 +90,14 @@ def _figure(advice: Advice, looks: Mapping[str, Look]) -> Figure:
             shared=("column", "all"),
             height_in=0.4 + 0.2 * len(names),
         ),
-        caption=f"The effect of each mode on K_rcv + T_sip, compared with {reference}.",
-        reading="With a mode left of 0, messages take less time than with the reference. A marker is filled if the "
-        "effect differs from 0 by more than chance explains. The bar is a confidence interval. With a "
-        "probability of 95 %, all bars of the figure contain their true values at the same time. The first row "
-        "and the grey band show the reference compared with itself (A/A). The axis is logarithmic."
+        caption=f"The effect of each mode on the time per message (K_rcv + T_sip), compared with {reference}.",
+        reading="If a mode lies left of 0, its messages take less time than with the reference. A marker is filled "
+        "if the effect differs from 0 by more than chance explains. The bar is a confidence interval. With a "
+        "probability of 95 %, all bars of the figure contain their true values at the same time. The first row and "
+        "the grey band show the reference compared with itself (A/A). The axis is logarithmic."
         + (
-            ' The name "start 2" marks a second start of a proxy with equal settings. It shows by how much two starts '
-            "differ."
+            'The name "start 2" marks a second start of a proxy with equal settings. Its row shows by how much two '
+            "starts differ."
             if any(first_start(name) != name for name in names)
             else ""
         ),
@@ -133,7 +134,8 @@ def by_load(advice: Advice, identity: str) -> Figure:
             shared=("all", "all"),
             height_in=0.5 + 0.19 * len(names),
         ),
-        caption=f"The effect of each mode on the 99th percentile of K_rcv + T_sip, compared with {reference}, by load.",
+        caption="The effect of each mode on the 99th percentile of the time per message (K_rcv + T_sip), compared "
+        f"with {reference}, by load.",
         seen=tuple(_words(ranking) for ranking in rankings),
         provenance=provenance(ranking.load for ranking in rankings),
     )
@@ -254,14 +256,15 @@ def _words(ranking: Ranking) -> str:
     if ranking.floors[DECIDING[0]]:
         text = "shows a difference beyond chance"
     differ = [
-        f"{ranking.load.label(candidate.mode)}: {TITLES[candidate.decided_by]} "
-        f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, {verdict_words(candidate)}"
+        f"{ranking.load.label(candidate.mode)} changes {IN_WORDS[candidate.decided_by]} by "
+        f"{effect_words(candidate.effects[candidate.decided_by], candidate.decided_by)}, which is "
+        f"{verdict_words(candidate)}"
         for candidate in ranking.candidates
         if candidate.decided_by
     ]
     modes = "; ".join(differ) or "no mode differs from the reference by more than chance explains"
     return (
-        f"{loads_name([ranking.load])}: {modes}. The A/A comparison {text}: {TITLES[DECIDING[0]]} "
+        f"{loads_name([ranking.load])}: {modes}. The A/A comparison {text}: {IN_WORDS[DECIDING[0]]} changes by "
         f"{effect_words(sham, DECIDING[0])}."
     )
 
@@ -287,9 +290,10 @@ def printed(advice: Advice) -> str:
     points = 100 * (row["pdr_enhanced"] - row["pdr_baseline"])
     return (
         f"{PAPERS[row['study']]}, Table {row['table']}, {plural(system.cores, 'core')}, "
-        f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: K_rcv was "
-        f"{number(row['k_rcv_lower_pct'])} % lower in enhanced mode than in baseline mode, and PDR was "
-        f"{number(abs(points))} percentage points {'lower' if points < 0 else 'higher'}."
+        f"{plural(system.threads, 'thread')}, {number(row['cps'])} cps, on another machine and kernel: the mean "
+        f"waiting time K_rcv was {number(row['k_rcv_lower_pct'])} % lower in enhanced mode than in baseline mode, "
+        f"and the packet drop rate (PDR) was {number(abs(points))} percentage points "
+        f"{'lower' if points < 0 else 'higher'}."
     )
 
 
@@ -351,7 +355,7 @@ def sham_differs(ranking: Ranking, quantities: Sequence[str] = RANKED) -> list[s
 def _absolute(ranking: Ranking, mode: str, quantity: str) -> Cell:
     mean = ranking.load.mean(mode, quantity)
     if quantity == "pdr":
-        # Each mode is compared with both windows of the reference, and a rare drop may be in one of them only.
+        # A rare drop may have happened in only one of the two windows of the reference, so the cell shows their mean.
         both = [mean.estimate, ranking.load.mean(SHAM, quantity).estimate]
         known = not np.isnan(both).all()
         return f"{number(100 * float(np.nanmean(both)))}\u00a0%" if known else mean.why

@@ -55,11 +55,11 @@ def estimates(comparisons: Sequence[Advice]) -> Folded:
         header=header,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="Estimated effects with their intervals, their p-values and their numbers of blocks.",
-        reading='The effect is the mean over the blocks with its 95\u00a0% interval, and "p" is the p-value of the '
-        "same test. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are corrected for "
-        'the number of modes and loads. The column "robust" shows the estimate of Hodges and Lehmann, which depends '
-        'less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. '
+        caption="Estimated effects of modes, with intervals, p-values and numbers of blocks (groups of windows).",
+        reading='The effect is the mean over the blocks with its 95\u00a0% interval, and "p" is the p-value for the '
+        "hypothesis of no effect. For the 99th percentile and the mean of K_rcv + T_sip, intervals and p-values are "
+        'corrected for the number of modes and loads. The column "robust" shows the estimate of Hodges and Lehmann, '
+        'which depends less on single blocks. The column "lag 1" shows the correlation of neighbouring blocks. '
         + (
             'If the correlation is large, the interval was widened, and the column "widened" says "yes". '
             if any(row[header.index("widened")] not in EMPTY for row in rows[:MOST_SHOWN])
@@ -132,9 +132,9 @@ def washouts(comparisons: Sequence[Advice]) -> Several:
         places=2,
         rows=tuple(rows),
         none="nothing was compared",
-        caption="The effect on K_rcv + T_sip with the normal washout and with a washout of twice this length, and the "
-        "difference of the two effects. The last column says whether the longer washout changes the effect by "
-        "more than chance explains.",
+        caption="The effect on the time per message (K_rcv + T_sip) for the normal washout and for a washout of "
+        "twice this length, and the difference of the two effects. The washout is the excluded start of each "
+        "window. The last column says whether the longer washout changes the effect by more than chance explains.",
         provenance=provenance(ranking.load for _, ranking in _named(comparisons)),
         shown=MOST_SHOWN,
     )

@@ -167,7 +167,7 @@ def restarted(mode: str, sut: str, differences: Mapping[str, str] = MappingProxy
     """Return as text how to restart a proxy for a mode, for example with another number of workers or cores.
 
     If the mode needs no restart, return an empty text. If the name of the SUT begins with the name of a known proxy,
-    the text names only the keys of this proxy.
+    the text names only the configuration keys of this proxy.
     """
     _, other, _ = split_name(mode)
     ways = []
@@ -234,7 +234,7 @@ def advised(
     Parameters
     ----------
     differences
-        From `differences`.
+        The differences of each SUT from the reference's SUT, as `differences` returns them.
     """
     lines: dict[str, None] = {}
     for advice in comparisons:
@@ -271,7 +271,8 @@ def table(
     loads: Sequence[ComparedLoad], differences: Mapping[str, str] = MappingProxyType({})
 ) -> Table:
     """Return a table of modes: their settings, the commands that apply and revert the settings, and the risk."""
-    # Modes with equal commands share a row. Other modes than the reference with other settings have rows of their own.
+    # Modes with equal commands share a row. If no command sets a mode other than the reference, the row refers to
+    # config/modes.yaml.
     rows: dict[tuple[str, str, str, str], dict[str, tuple[str, ...]]] = {}
     for load in loads:
         for mode in (load.place.reference, *load.modes):

@@ -23,7 +23,7 @@ from sipsched.pages.parts import Figure, Several
 from sipsched.pages.plots import Look, draw_line, log_ticks, not_measured, panels
 
 SHARES = {"total_p50": 0.5, "total_p90": 0.1, "total_p99": 0.01}
-"""The drawn percentiles of the message time, each with the share of messages that take longer."""
+"""The drawn percentiles of the message time, each with the share of messages that take longer than the percentile."""
 MOST = 6
 """The largest number of modes in the figure."""
 
@@ -53,7 +53,8 @@ def _figure(advice: Advice, looks: Mapping[str, Look]) -> Figure:
             "K_rcv + T_sip (µs)",
             shared=("", "all"),
         ),
-        caption="The share of messages whose K_rcv + T_sip exceeds the time on the x axis, for each mode.",
+        caption="The share of messages whose waiting plus service time (K_rcv + T_sip) exceeds the time on the x "
+        "axis, for each mode.",
         reading="If a line lies further left, messages take less time. The points of a line mark the median, the 90th "
         "and the 99th percentile. The points of the reference mode are means over its windows. The points of "
         "another mode are computed: a point is the reference's point multiplied by the mode's measured effect. "

@@ -102,7 +102,8 @@ def response(comparisons: Sequence[Advice]) -> Figure | Words:
             "since the switch (ms)",
             shared=("", ""),
         ),
-        caption="Mean of K_rcv + T_sip against the time since the switch of the mode, over all valid windows.",
+        caption="Mean time per message (K_rcv + T_sip) against the time since the switch of the mode, over all "
+        "valid windows.",
         reading="The bands show standard errors. The dashed line shows the A/A comparison. The grey area is the "
         "washout, which is excluded from the results. "
         + "The runs have different washouts: the darker area shows the shortest one, and the lighter area the longest. "
@@ -161,13 +162,13 @@ def _drift_words(load: ComparedLoad, arm: str, drift: Drift) -> str:
     label = AA if arm == SHAM else load.label(arm)
     text = (
         f"the message time with {label} still changes. It is {abs(100 * drift.share):.0f}\u00a0% "
-        f"{'lower' if drift.share < 0 else 'higher'} in the first quarter of the remaining window than in the last "
-        "half of the window. "
+        f"{'lower' if drift.share < 0 else 'higher'} in the first quarter of the window after the washout than in "
+        "the last half of this window. "
     )
     text += (
-        "It is not constant in any part of the window that is long enough for the test. "
+        "The message time is not constant in any part of the window that is long enough for the test. "
         if math.isnan(drift.constant_s)
-        else f"It is constant from {1000 * drift.constant_s:.0f}\u00a0ms after the switch. "
+        else f"The message time is constant from {1000 * drift.constant_s:.0f}\u00a0ms after the switch. "
     )
     text += f"So the results of {label} may depend on the mode of the previous window."
     if arm == load.place.reference:
@@ -194,8 +195,8 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
     again = {bool(run.attrs["retransmissions"]) for run in runs}
     sent = {1: "on" if again == {True} else "off", 2: "on in some runs"}[len(again)]
     lines = [
-        f"A run switches between the modes in windows of {span} s. The study has {blocks} in "
-        f"{plural(len(runs), 'run')}. SIP retransmissions are {sent}."
+        f"A run switches between the modes in windows (periods in one mode) of {span} s. The study has {blocks} in "
+        f"{plural(len(runs), 'run')}. A block contains a window of each mode. SIP retransmissions are {sent}."
     ]
     if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
         lines.append("The configuration sets the lengths of windows and washouts.")
@@ -301,7 +302,7 @@ def table(loads: Sequence[ComparedLoad]) -> Folded:
             for load, record in switchings
         ),
         none="no valid run compares modes",
-        caption="The windows, the switches and the speed of the machine, for each run.",
+        caption="Windows (periods in one mode), switches between modes and speed of the machine, for each run.",
         reading=" ".join(
             (
                 *(

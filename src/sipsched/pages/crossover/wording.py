@@ -30,14 +30,14 @@ TITLES = {
     SQUEEZED: "time_squeeze",
 }
 IN_WORDS = {
-    "k_rcv_mean": "the mean of K_rcv",
-    "t_sip_mean": "the mean of T_sip",
-    "total_mean": "the mean of K_rcv + T_sip",
-    "total_p99": "the 99th percentile of K_rcv + T_sip",
+    "k_rcv_mean": "the mean waiting time K_rcv",
+    "t_sip_mean": "the mean service time T_sip",
+    "total_mean": "the mean time per message (K_rcv + T_sip)",
+    "total_p99": "the 99th percentile of the time per message (K_rcv + T_sip)",
     "cpu_per_message": "the proxy's CPU time per message",
     "pdr": "the packet drop rate (PDR)",
 }
-"""Names, for use in sentences, of quantities that an answer names."""
+"""Names of the quantities that an answer mentions, for use within sentences."""
 UNITS = {"pdr": "percentage points", SQUEEZED: "per second"}
 SCALES = {"pdr": 100.0, SQUEEZED: 1.0}
 
@@ -91,7 +91,7 @@ def loads_name(loads: Sequence[ComparedLoad]) -> str:
     if capacity is not None and capacity.estimate_cps is not None:
         whole, kind = capacity.estimate_cps, f"the capacity of {estimate(capacity)} cps"
     elif planned_cps is not None:
-        whole, kind = planned_cps, f"the planned {number(planned_cps)} cps"
+        whole, kind = planned_cps, f"the {number(planned_cps)} cps that a search found"
     else:
         return cps
     shares = listed([f"{100 * load.cps / whole:.0f}" for load in loads])

@@ -21,7 +21,7 @@ Values = npt.NDArray[np.float64]
 PANELS = ("K_rcv: wait", "T_sip: service", "K_rcv + T_sip")
 SLOW = 0.01
 NOUNS = {"cores": "core", "threads": "thread"}
-"""Nouns for the numeric parameters of a run, such as "4 threads"."""
+"""Nouns that follow the numeric parameters of a run in its name, such as "threads" in "4 threads"."""
 
 
 def ccdf(runs: Sequence[Messages], by: Sequence[str] | None = None) -> Figure:

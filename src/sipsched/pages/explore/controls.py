@@ -39,7 +39,7 @@ class RunChoice:
     """
 
     def __init__(self, runs: Sequence[Run], run: Run | None, *, may_be_none: bool) -> None:
-        # ipywidgets is imported inside functions, because only a notebook in JupyterLab needs it
+        # Import ipywidgets only inside functions, because only a notebook in JupyterLab needs it.
         import ipywidgets
 
         self._runs = runs

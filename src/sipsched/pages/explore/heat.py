@@ -25,7 +25,7 @@ def heat_map(messages: Messages) -> Figure | None:
     if not len(total):
         return None
     times = np.linspace(0.0, max(messages.length_s, 1e-3), TIMES + 1)
-    # the range is slightly wider than the times, so that the extreme messages also fall into a cell
+    # The range is slightly wider than the times, so that the extreme messages also fall into a cell.
     latencies = np.geomspace(0.99 * total.min(), 1.01 * total.max(), LATENCIES + 1)
     counts, _, _ = np.histogram2d(at, total, bins=(times, latencies))
     refused, _ = np.histogram(messages.drop_at_s, times)
@@ -56,7 +56,8 @@ def heat_map(messages: Messages) -> Figure | None:
     return Figure(
         identity="figure-heat",
         draw=draw,
-        caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival time and by K_rcv + T_sip.",
+        caption=f"{', '.join(name_of(messages.run))}: number of messages by arrival time and by waiting plus service "
+        "time (K_rcv + T_sip).",
         reading=f"The colour of a cell shows the number of messages that arrived within {times[1] - times[0]:.2g} s "
         "and took about equally long. A stall of the proxy appears as "
         "a spike. A red mark at the bottom shows that the full socket refused datagrams at this time.",

@@ -19,7 +19,7 @@ PERCENTILE = 99.0
 LETTER_IN = 0.086
 """The width of a letter of the figure's text, in inches."""
 MARGIN = 0.15
-"""The figure also shows some time before and after the message: this share of the message's own duration."""
+"""The figure also shows the time before and after the message, for this share of the message's own duration each."""
 UNSEEN = "nothing recorded"
 OTHERS: dict[str, tuple[str, int]] = {
     **dict.fromkeys(("softirq", "kernel"), ("softirq or kernel thread", 2)),
@@ -28,7 +28,7 @@ OTHERS: dict[str, tuple[str, int]] = {
 }
 """For each kind of other program, the name in the legend and the index of the colour in `SERIES`."""
 LEAST = 0.005
-"""The page mentions a part of the wait only if the part is at least this share."""
+"""The page mentions a part of the wait only if this part takes at least this share of the wait."""
 
 
 def slow_message(messages: Messages) -> int | None:
@@ -320,7 +320,7 @@ def others_served(messages: Messages, index: int, start_us: float, end_us: float
     off = messages.off_us[during]
     if np.isnan(off).all():
         return f"{text}."
-    # A service may begin before this part and end after it. Only its time within the part counts.
+    # A service may begin before this part of the message's time and end after it. Only the overlap counts.
     inside = np.minimum(sent[during], end_us) - np.maximum(taken[during], start_us)
     share = np.nansum(np.minimum(off, inside)) / inside.sum()
     return f"{text}, and spent up to {100 * share:.0f} % of the service of these messages off CPU."

@@ -84,7 +84,7 @@ def _words(messages: Messages, stretch: slice) -> str:
     text = f"{plural(len(wait), 'message')}, received by {plural(workers, 'worker')}"
     known = wait[~np.isnan(wait)]
     if not len(known):
-        return f"{text}; their times are unknown."
+        return f"{text}; the times of these messages are unknown."
     slowest = int(np.nanargmax(wait))
     text += f"; the longest wait is {number(float(known.max()))} µs"
     if not np.isnan(service[slowest]):

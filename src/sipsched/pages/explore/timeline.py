@@ -46,7 +46,7 @@ class Messages:
     run
         The tuple of the run.
     fidelity, kernel, testbed_kind
-        Labels of the record.
+        Labels from the record: how realistic the numbers are, the kernel, and the kind of the testbed.
     at_s
         Arrivals in ascending order, shape (message,).
     wait_us, service_us
@@ -151,7 +151,7 @@ class Messages:
         """
         edges = np.linspace(start_s, end_s, steps + 1)
         longest = self.queue_length(edges[:-1])
-        # the queue is longest right after a message joined it
+        # The queue is longest right after a message joined it, so only these moments are examined.
         joins = self.queued_s[(self.queued_s >= start_s) & (self.queued_s < end_s)]
         place = np.searchsorted(edges, joins, side="right") - 1
         np.maximum.at(longest, place, self.queue_length(joins))
@@ -261,7 +261,7 @@ def timeline(
     return Figure(
         identity="figure-timeline",
         draw=draw,
-        caption="K_rcv of each message at the time of its arrival, the number of messages waiting "
+        caption="Waiting time (K_rcv) of each message at the time of its arrival, the number of messages that wait "
         f"{'between driver and proxy' if whole else 'in the socket queue'}, and the refused datagrams.",
         reading=f"If a run has more than {MOST_DRAWN} messages, the figure shows only a part of them (every n-th "
         "message). The axis of K_rcv is logarithmic.",

@@ -44,7 +44,8 @@ from sipsched.words import grouped, plural
 REFERENCE, CHANGED = "baseline", "enhanced"
 NO_PAIRS = f"{NOT_MEASURED}: no runs of {REFERENCE} mode and {CHANGED} mode have the same point and the same arrivals."
 BOUND = (
-    "the exact end of K_sockq (a probe in mode tracepoint measures only a lower bound of this time)"
+    "the exact end of the queueing time K_sockq (a probe in mode tracepoint measures only a lower bound of this "
+    "time)"
 )
 
 DIAGRAM = paths.PROJECT_ROOT / "docs" / "testbed.svg"
@@ -207,10 +208,11 @@ def modes(campaign: Campaign, limit: float, compared: Sequence[Advice] = ()) -> 
         f"{sut}, {plural(at[1], 'core')}, {plural(at[2], 'thread')}, at {grouped(at[3])} cps (the load nearest to "
         f"the capacity of {REFERENCE} mode): with {labels[0]} instead of {labels[1]}, the mean wait K_rcv changes by "
         f"{in_words(percent, '%', '+')}, which {_judged(wait)}. The packet drop rate changes by "
-        f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of all "
-        f"{plural(len(common), 'point')}, K_rcv differs significantly at {standing['k_rcv']}, and the drop rate at "
-        f"{standing['pdr']}. The test is a paired t test with Holm's correction, at a significance level of "
-        f"{100 * SIGNIFICANT:g}\u00a0%. With a probability of 95\u00a0%, all these intervals contain their true "
+        f"{in_words(points, 'percentage points', '+')}, which {_judged(drop)}. Of all {plural(len(common), 'point')} "
+        "(combinations of cores, threads and load), K_rcv differs significantly between the two modes at "
+        f"{standing['k_rcv']}, and the drop rate at {standing['pdr']}. The test is a paired t test with Holm's "
+        f"correction, at a significance level of {100 * SIGNIFICANT:g}\u00a0%. With a probability of 95\u00a0%, all "
+        "these intervals contain their true "
         f"values.{translated(_translations(chosen))}"
     )
 
@@ -268,7 +270,7 @@ def counting(campaign: Campaign) -> str:
     others = ", ".join(f"{status.get(word, 0)} {word}" for word in STATUSES[1:])
     text = (
         f"{status.get(MEASURED, 0)} of {plural(len(campaign.runs), 'planned run')} are valid. Of the valid runs, "
-        f"{grades.get('suspect', 0)} are suspect. The other planned runs: {others}."
+        f"{grades.get('suspect', 0)} are suspect. The other planned runs are: {others}."
     )
     if not campaign.attempts:
         return f"{text} No attempt at a run was repeated."
@@ -276,7 +278,7 @@ def counting(campaign: Campaign) -> str:
     ((most, count),) = causes.most_common(1)
     return (
         f"{text} {plural(len(campaign.attempts), 'attempt')} at a run were invalid and were repeated. The most "
-        f"frequent reason ({plural(count, 'attempt')}): {in_general(most)}."
+        f"frequent reason ({plural(count, 'attempt')}) is: {in_general(most)}."
     )
 
 

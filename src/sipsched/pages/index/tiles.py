@@ -228,7 +228,7 @@ def _calls(campaign: Campaign) -> str:
         return ""
     return (
         f"Test calls ring for {load['ring_time_ms']:g} ms and last {load['hold_time_ms']:g} ms, so the capacity for "
-        "longer calls may differ. The number is not a limit for production."
+        "longer calls may differ. The capacity is not a limit for production."
     )
 
 
@@ -306,7 +306,9 @@ def _time_tile(
             HALF, f"The probe recorded no message times of {system.sut} in {system.mode} mode."
         )
     if system.estimate_cps is None and system.dropped:
-        return _unknown(HALF, f"Every offered load drops more than {100 * system.limit:g}\u00a0%.")
+        return _unknown(
+            HALF, f"At every offered load, the proxy drops more than {100 * system.limit:g}\u00a0%."
+        )
     here = _nearest(times, 0.5 * _whole(system))
     rows = _rows(campaign, system)
     waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
@@ -437,13 +439,14 @@ def _setting_tile(
     return Tile(
         question=SETTING,
         value=listed(tuple(labels), "or") if labels else f"Keep {reference}",
-        meaning=f"{of_what}{means} The numbers below are changes of the 99th percentile of K_rcv + T_sip, compared "
-        f"with {reference}. Numbers in brackets are 95\u00a0% intervals. {' '.join(map(_of_load, judged))}",
+        meaning=f"{of_what}{means} The numbers below are changes of the 99th percentile of the time per message "
+        f"(K_rcv + T_sip), compared with {reference}. Numbers in brackets are 95\u00a0% intervals. "
+        f"{' '.join(map(_of_load, judged))}",
         grade=graded(runs, width / 100, doubts),
         trust=_trust(
             campaign,
-            f"The evidence is {plural(runs, 'run')} per comparison, with {plural(blocks, 'block')} at "
-            f"{plural(len(judged), 'load')}.",
+            f"The evidence is {plural(runs, 'run')} per comparison, with {plural(blocks, 'block')} (each contains "
+            f"every compared setting) at {plural(len(judged), 'load')}.",
             *doubts,
         ),
         link=_page(campaign, pages, lambda ds: _runs_that_compare(ds, advice)),
@@ -552,7 +555,8 @@ def _effect_strip(
         f"figure-tile-setting-{campaign.testbed}",
         draw,
         "change (%)",
-        f"Change of the 99th percentile against {reference}, with intervals, for each setting and load in cps.",
+        f"Change of the 99th percentile of the time per message, compared with {reference}, with intervals, for each "
+        "setting and load in cps.",
     )
 
 

@@ -53,7 +53,14 @@ def figure(case: Case) -> Figure:
                 for side in sides
                 if side.loads_met and (doubted := doubt(side.capacity.crossing, case.limit))
             ]
-            seen.append(" ".join((f"{case.name(place)}: {'; '.join(said)}.", *doubts)))
+            seen.append(
+                " ".join(
+                    (
+                        f"{case.name(place)}, load at which PDR exceeds {case.share}: {'; '.join(said)}.",
+                        *doubts,
+                    )
+                )
+            )
     return Figure(
         identity="figure-crossings",
         draw=panels(
@@ -64,11 +71,12 @@ def figure(case: Case) -> Figure:
             shared=("", ""),
             beside=False,
         ),
-        caption=f"The load at which PDR begins to exceed {case.share} (the crossing), for each mode and number of "
+        caption=f"The load at which the packet drop rate (PDR) begins to exceed {case.share} (the crossing), for "
+        "each mode and number of "
         "server threads.",
         reading='A filled point ("here") is a result of this testbed with its 95\u00a0% interval, interpolated between '
-        "the measured loads. A bar without a point shows loads between which the crossing lies, or where it may "
-        "lie if PDR does not decide this. A triangle shows "
+        "the measured loads. A bar without a point shows the loads between which the crossing lies. If PDR does not "
+        "decide where the crossing lies, the bar shows where it may lie. A triangle shows "
         "that the crossing lies outside the measured loads. Two open points joined by a line are the papers' "
         "loads just below and just above the limit. The papers used other hardware and another kernel.",
         seen=tuple(seen) or (NOTHING,),
@@ -143,7 +151,7 @@ def table(case: Case) -> Table:
         ),
         rows=tuple(rows),
         none="nothing was planned",
-        caption=f"The loads at which PDR begins to exceed {case.share} (the crossings).",
+        caption=f"The loads at which the packet drop rate (PDR) begins to exceed {case.share} (the crossings).",
         reading=f"{HOW}. The 95\u00a0% intervals are from a parametric bootstrap, and n is the number of runs at all "
         "loads. Published crossings are computed from two printed PDRs, and have no interval. In the last two "
         f"columns, each interval has a level of {100 * level:.3g}\u00a0%. With a probability of 95\u00a0%, all "

@@ -50,7 +50,8 @@ def _figure(case: Case, system: SutOnCores) -> Figure:
             "offered load (cps)",
             prepare=lambda axis, width_in: load_axis(axis, case.loads_cps, width_in),
         ),
-        caption=f"PDR, mean K_rcv and mean T_sip against the offered load: {sut}, {plural(cores, 'core')}.",
+        caption="Packet drop rate (PDR), mean waiting time K_rcv and mean service time T_sip against the offered "
+        f"load: {sut}, {plural(cores, 'core')}.",
         reading="Each small point is a run. A line joins the typical run of each load, and the bars are 95\u00a0% "
         f"intervals. The dashed line marks a PDR of {case.share}. The scale of PDR is linear below {linear:g} % "
         "and logarithmic above.",
@@ -110,4 +111,4 @@ def _words(case: Case, place: Place) -> str:
             parts.append(f"{side.label} {' and '.join(ends)}")
     if not parts:
         return f"{case.name(place)}: there is nothing to show yet, because no run is valid."
-    return f"{case.name(place)}, mean K_rcv at the lowest and the highest load: {'; '.join(parts)}."
+    return f"{case.name(place)}, mean waiting time K_rcv at the lowest and the highest load: {'; '.join(parts)}."

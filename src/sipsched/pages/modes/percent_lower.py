@@ -42,7 +42,7 @@ from sipsched.records.study_summary import MEASURED, NOT_PLANNED
 from sipsched.words import grouped, listed, number, plural
 
 DRAWN_FROM_PERCENT = -150
-"""Left end of the figure's axis of decreases, in percent. An increase by over 150 % is drawn at this end."""
+"""Left end of the figure's axis of decreases, in percent. An increase by more than 150 % is drawn at this end."""
 MOST_UNDECIDED = 6
 """If more differences than this are not significant, the page counts these differences instead of listing them."""
 OF_MEANS = "%Lower of means"
@@ -52,6 +52,8 @@ OF_MEANS_READING = (
     "runs of the first and of the second mode."
 )
 TITLES = {"pdr": "PDR", "k_rcv": "K_rcv"}
+IN_SENTENCES = {"pdr": "the packet drop rate (PDR)", "k_rcv": "the mean waiting time K_rcv"}
+"""The name of each quantity in sentences."""
 UNITS = {"pdr": ("PDR (%)", "%", 100.0), "k_rcv": ("K_rcv", "µs", 1.0)}
 """The title, the unit and the factor that converts to this unit, for each quantity."""
 
@@ -138,7 +140,7 @@ def measured(case: Case) -> Words:
         if case.compared_load(place) is None
     ]
     if without:
-        lines.append(f"Not measured in both {case.compares}s: {'; '.join(without)}.")
+        lines.append(f"No load was measured in both {case.compares}s with: {'; '.join(without)}.")
     return Words(tuple(lines))
 
 
@@ -191,7 +193,8 @@ def figure(case: Case, family: Comparisons) -> Figure:
             height_in=0.6 + (0.45 if len(case.systems) == 1 else 0.55) * max(len(among), 1),
             beside=False,
         ),
-        caption=f"Decrease of PDR and of the mean K_rcv from {first} to {second}, in percent. {_loads(case, among)}.",
+        caption=f"Decrease of the packet drop rate (PDR) and of the mean waiting time (K_rcv) from {first} to "
+        f"{second}, in percent. {_loads(case, among)}.",
         reading=f"A filled point is a result of this testbed{_bars(drawn)} {published}{_axis_end(drawn)}"
         f"A combination is a proxy with its numbers of cores and threads. {corrected(family)}",
         seen=tuple(_seen(case, family)) or (NOTHING,),
@@ -265,7 +268,10 @@ def _counted(case: Case, percents: Sequence[Interval]) -> str:
     The text also counts the significantly lower and higher values. `percents` contains a decrease per configuration.
     """
     fewer = sum(interval.estimate > 0 for interval in percents)
-    of = f"the value with {case.label(case.other)} is lower in {fewer} of {plural(len(percents), 'combination')}"
+    of = (
+        f"the value with {case.label(case.other)} is lower in {fewer} of {plural(len(percents), 'combination')} of "
+        "proxy, cores and threads"
+    )
     judged = [interval for interval in percents if interval.known]
     if not judged:
         return f"{of}; too few runs exist to distinguish these differences from chance"
@@ -339,7 +345,7 @@ def verdict(case: Case, family: Comparisons) -> Words:
             if case.same_settings(place)
             else ""
         )
-        for name, title in TITLES.items():
+        for name, title in IN_SENTENCES.items():
             cell = family.cells.get(ComparedQuantity(place, cps, name))
             if cell is not None and not (many and cell in undecided):
                 said = _said(cell, title, second, first)
@@ -382,7 +388,7 @@ def _table(case: Case, family: Comparisons, system: SutOnCores) -> Table:
     of_papers = (
         ' PDR is a share, as in the papers. The row "difference (%)" shows by how much a mean differs from the '
         "published mean, in percent of the published "
-        f"mean. For percentages, it shows the difference in percentage points.{PUBLISHED_MODES}"
+        f"mean. For percentages, this row shows the difference in percentage points.{PUBLISHED_MODES}"
     )
     return Table(
         identity=identity("table-comparison", sut, cores),

@@ -23,7 +23,7 @@ NOT_SEEN = "not measured by the probe"
 PUBLISHED_MODES = " The published numbers describe the papers' own modes with the same names, on the scheduler CFS."
 MEANS_OF_ZERO = (
     "If a value of a run is 0, the table shows and compares means over the runs. A figure of PDR against load always "
-    "shows typical runs, so its PDR can differ from the table."
+    "shows typical runs, so the PDR in a figure can differ from the PDR in the table."
 )
 SERVICE = (
     "E[x] is the overall service time of the single-core paper (section III): E[x] = K_stack + K_sockq^s + K_copy + "

@@ -19,7 +19,7 @@ from sipsched.pages.crossover import effects
 from sipsched.pages.crossover.answer import advised, advised_for, cautions
 from sipsched.pages.crossover.setting import in_force, what
 from sipsched.pages.crossover.wording import (
-    TITLES,
+    IN_WORDS,
     effect_words,
     fall_words,
     reference_name,
@@ -90,7 +90,7 @@ def _replacing(material: Material) -> str:
                 name = f"{_change(load, best.mode)} instead of {reference_name(load)}"
                 falls.setdefault(name, []).append(-best.effects[DECIDING[0]].interval.estimate)
     if not falls:
-        return "No measured change shortens the time of the slowest messages by more than chance."
+        return "No measured change shortens the time of the slowest messages by more than chance explains."
     changes = [f"by {_between(sizes)} with {name}" for name, sizes in falls.items()]
     return f"The 99th percentile of the time per message is lower {listed(changes)}."
 
@@ -163,9 +163,9 @@ def papers_say(material: Material) -> Words:
     lines = ["All numbers of this paragraph are published and were not measured here."]
     lines += [
         f"{PAPERS[str(study)]}: in {plural(len(rows), 'comparison')} with {listed_cores(sorted(set(rows['cores'])))}, "
-        f"enhanced mode lowers PDR by {_range(rows['pdr_lower_pct'])} % and the mean of K_rcv by "
-        f"{_range(rows['k_rcv_lower_pct'])} %. Each printed number is the mean of {PAPERS_RUNS} experiments, "
-        "without an interval."
+        f"enhanced mode lowers the packet drop rate (PDR) by {_range(rows['pdr_lower_pct'])} % and the mean waiting "
+        f"time K_rcv by {_range(rows['k_rcv_lower_pct'])} %. Each printed number is the mean of {PAPERS_RUNS} "
+        "experiments, without an interval."
         for study, rows in material.comparison.groupby("study", sort=False)
     ]
     lines.append(published.answer(material.points, material.checks, material.limit).line)
@@ -259,9 +259,10 @@ def _percentiles(rankings: Iterable[Ranking]) -> Iterator[str]:
                 else f" The test detects a decrease by {fall_words(fall)} in four of five cases."
             )
             yield (
-                f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes the 99th percentile of K_rcv + "
-                f"T_sip by {effect_words(p99, DECIDING[0])}, compared with {reference_name(ranking.load)} (n = "
-                f"{plural(sum(p99.blocks), 'block')} in {plural(p99.runs, 'run')}).{detected}"
+                f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes the 99th percentile of the "
+                f"time per message (K_rcv + T_sip) by {effect_words(p99, DECIDING[0])}, compared with "
+                f"{reference_name(ranking.load)} (n = {plural(sum(p99.blocks), 'block')} in "
+                f"{plural(p99.runs, 'run')}).{detected}"
             )
 
 
@@ -276,7 +277,7 @@ def _moved(rankings: Iterable[Ranking]) -> Iterator[str]:
             }
             if changed:
                 words = [
-                    f"the {TITLES[name]} by {effect_words(e, name)}" for name, e in changed.items()
+                    f"{IN_WORDS[name]} by {effect_words(e, name)}" for name, e in changed.items()
                 ]
                 yield (
                     f"At {at(ranking.load)}, {ranking.load.label(candidate.mode)} changes {listed(words)}, which is "

@@ -135,7 +135,7 @@ def not_shown(material: Material) -> Words:
 def _open_questions(material: Material) -> Iterator[str]:
     loads = material.loads
     if not loads:
-        yield "Nothing is shown about modes, because no valid run compares modes."
+        yield "This paper shows nothing about modes, because no valid run compares modes."
     else:
         counts = sorted({load.place.cores for load in loads})
         suts = dict.fromkeys(load.place.sut for load in loads)
@@ -152,7 +152,7 @@ def _open_questions(material: Material) -> Iterator[str]:
         yield (
             "Small effects of the papers' settings: at the load with the most precise comparison, the test can miss "
             f"a decrease of the 99th percentile by less than {fall_words(min(falls))}. At the load with the least "
-            f"precise comparison, it can miss a decrease by less than {fall_words(max(falls))}."
+            f"precise comparison, the test can miss a decrease by less than {fall_words(max(falls))}."
         )
     drops = [
         rate

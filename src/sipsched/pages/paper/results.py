@@ -37,9 +37,9 @@ INSIDE = ("total_p99", "k_rcv_mean", "t_sip_mean", "cpu_per_message")
 
 
 MARKS = (
-    "With a mode left of 0, messages take less time than with the reference. The marker is filled if chance alone "
-    "cannot explain the difference from 0. The bar is the confidence interval. The first row and the grey band show "
-    "the reference compared with itself (A/A). The axis is logarithmic."
+    "If a mode lies left of 0, its messages take less time than with the reference. The marker is filled if chance "
+    "alone cannot explain the difference from 0. The bar is the confidence interval. The first row and the grey "
+    "band show the reference compared with itself (A/A). The axis is logarithmic."
 )
 
 
@@ -188,7 +188,7 @@ def _off_cpu(material: Material) -> Iterator[str]:
         for cps in loads
     ]
     yield (
-        f"In the load sweep of {system_name(system)}, a worker is off CPU for a share of its service time T_sip: "
+        f"In the load sweep of {system_name(system)}, a worker spends a part of its service time T_sip off CPU: "
         f"{' and '.join(said)}."
     )
 

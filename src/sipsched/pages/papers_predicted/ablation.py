@@ -43,10 +43,10 @@ def whole_words(ablation: Ablation) -> str:
     """
     unit, scale = _unit(ablation.metric), scaled(ablation.metric)
     whole = in_unit(ablation.whole, ablation.metric)
-    difference = f"{NAMES[ablation.metric]}, {compared()}: {in_words(whole, unit)}"
+    difference = f"{NAMES[ablation.metric]}: the simulated difference {compared()} is {in_words(whole, unit)}"
     if not whole.known:
         return f"{difference}."
-    difference += " (not corrected for several comparisons)"
+    difference += " (the interval is not corrected for several comparisons)"
     if not ablation.whole.excludes_zero:
         least = f"{number(ablation.detectable * scale)} {unit}"
         return (

@@ -59,9 +59,10 @@ def figure(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Figure:
         identity="figure-directions",
         draw=wrapped([NAMES[metric] for metric in EFFECTS], draw, across=2, height_in=4.4),
         caption="The decrease of each quantity from baseline mode to enhanced mode, predicted and published.",
-        reading="Each dot is a prediction by simulation. Its 95\u00a0% interval comes from simulations with different "
-        "random numbers, and is corrected for the number of rows. The axis ends at −100 %. Each diamond is a "
-        "published number. Right of 0, the value in enhanced mode is lower than in baseline mode.",
+        reading="Each dot is a prediction by simulation. Its 95\u00a0% interval comes from simulations with "
+        "different random numbers, and is corrected for the number of rows. The axis ends at −100 %. Each diamond "
+        "is a published number. If a dot or a diamond lies right of 0, the value in enhanced mode is lower than in "
+        "baseline mode.",
         seen=tuple(_seen(effects, metric) for metric in EFFECTS),
         provenance=provenance(runs),
     )
@@ -106,7 +107,7 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         "(with Holm's correction over all rows). An effect has the opposite sign if the simulated value is "
         "higher by more than chance explains. The intervals are corrected for the number of rows, so they are wider "
         'than the interval of one comparison alone. The column "detectable" shows the smallest decrease that the '
-        'simulation detects in four of five cases. The word "none" means that it detects no decrease, because a '
+        'simulation detects in four of five cases. The word "none" means that no decrease is detectable, because a '
         "decrease of over 100 % is impossible. An effect is without any difference if the simulated runs of "
         "both modes are equal to the last digit. This happens if there are at most as many threads as cores, "
         "because the scheduler then has no choice.",
@@ -146,10 +147,10 @@ def costs(found_costs: Sequence[MigrationCost], runs: pd.DataFrame) -> Table:
         none="nothing was simulated",
         caption="Simulation of figure 2 of the multi-core paper, which compares several migration costs in enhanced "
         "mode.",
-        reading="The last column compares the cost that is best according to the paper with the cost of the row. It "
-        "shows by how many percent the metric changes if the best cost replaces the cost of the row, and whether this "
-        "change is larger than chance explains. If the simulation agrees with the paper, the change is negative. The "
-        "intervals are corrected for the number of comparisons.",
+        reading="The last column compares the cost that is best according to the paper with the cost of the row. "
+        "This column shows by how many percent the metric changes if the best cost replaces the cost of the row, "
+        "and whether this change is larger than chance explains. If the simulation agrees with the paper, the "
+        "change is negative. The intervals are corrected for the number of comparisons.",
         provenance=provenance(runs),
     )
 

@@ -18,7 +18,7 @@ NAMES = dict(zip(METRICS, ("T_sip", "K_rcv", "PDR"), strict=True)) | {"capacity_
 UNITS = {"t_sip_us": "µs", "k_rcv_us": "µs", "pdr": "%", "capacity_cps": "cps"}
 SCALES = {"pdr": 100.0}
 WHOLE_PERCENT = 100.0
-"""The largest possible decrease of a quantity in percent. A simulation that needs a larger decrease detects none."""
+"""The largest possible decrease of a quantity in percent. If only larger decreases are detectable, none is."""
 GROUPS = dict(
     zip(
         PaperGroup,
