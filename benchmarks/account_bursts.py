@@ -101,7 +101,7 @@ class FurtherAccount:
 def compare(
     pairs: int, cpus: Sequence[int], folder: Path, found: list[dict[bool, AccountCost]]
 ) -> None:
-    """Measure the cost of sipaccount with and without its file of bursts, while a run offers calls to the proxy."""
+    """Measure the cost of sipaccount with and without its file `bursts.json.zst`, while a proxy serves calls."""
     # wait until the run has written proxy.cfg, which happens as soon as the run holds the testbed's lock
     while not any((folder / "raw").rglob("proxy.cfg")) or not loads():
         time.sleep(0.1)

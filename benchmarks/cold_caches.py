@@ -53,7 +53,7 @@ def others(path: Path) -> npt.NDArray[np.int64]:
 
 
 def costs(messages: ReceivedMessages, count: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the additional service time in µs per number of other workers, and the covariance of these times."""
+    """Return the additional service time in µs for each number of other workers, and the covariance of these times."""
     types = messages.kind[:, None] == np.arange(1, len(KINDS) + 1)
     used = messages.whole & types.any(axis=1) & (count >= 0)
     for of_type in types.T:

@@ -234,7 +234,7 @@ struct sim {
 	/* for tests: a script instead of calls, and a function that records which worker runs when */
 	const struct script *script;
 	uint32_t script_length, script_next;
-	uint64_t script_end; /* end of a script with competitors, which never end themselves */
+	uint64_t script_end; /* end of the script; competitors run until this time */
 	void (*switched)(struct sim *, const struct cpu *, const struct worker *next);
 	void *observer;
 };

@@ -44,7 +44,7 @@ class CurrentWorkflow:
         checkpoint.get(**checkpoint.rule.get_wildcards(path))
 
     def as_it_is(self, path: str) -> str:
-        """Return the path of an input file with a Snakemake flag that prevents a job to make this file."""
+        """Return the path of an input file with a Snakemake flag. Because of the flag, no job makes this file again."""
         flagged: str = before_update(path)
         return flagged
 

@@ -24,7 +24,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """A mean over blocks, with a randomisation test that changes the signs of blocks, and the test's interval.
+    """A mean over blocks, and a randomisation test of this mean, with a confidence interval.
 
     The order of the windows in a block is random. So if every block has the effect θ, a block's difference from θ could
     have had the other sign with equal probability. Random signs split the blocks into two groups. If θ lies between the

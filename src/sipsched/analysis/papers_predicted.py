@@ -120,7 +120,7 @@ def load_predictions(path: Path) -> pd.DataFrame:
 
 
 def repeated(runs: pd.DataFrame, recorded: pd.DataFrame) -> tuple[int, int]:
-    """Count the simulated runs near the drop limit that have the same means as the recorded simulations.
+    """Count the simulated runs near the drop limit whose mean times equal those of the recorded simulations.
 
     Returns
     -------

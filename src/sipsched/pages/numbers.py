@@ -143,7 +143,10 @@ def rounded(interval: Interval, unit: str = "", plus: str = "") -> tuple[str, st
 
 
 def _first_digit(value: float) -> int:
-    """Return the number of decimals up to a number's first digit that is not 0. Negative as in `_places`."""
+    """Return the number of decimals up to a number's first digit that is not 0.
+
+    A negative number means tens, hundreds and so on.
+    """
     return min(-math.floor(math.log10(abs(value))), MOST_PLACES) if value else 0
 
 

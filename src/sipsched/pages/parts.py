@@ -268,7 +268,7 @@ def number_and_interval(cell: Number) -> tuple[str, str]:
 
 
 def _lines(cell: Cell) -> Iterator[str]:
-    """Yield the lines that a cell may have in a narrow column."""
+    """Yield the pieces of a cell's text between which a narrow column may break the line."""
     if isinstance(cell, Number):
         yield from number_and_interval(cell)
     else:

@@ -434,7 +434,7 @@ def _verdict(contrast: Contrast) -> str:
 
 
 def levels(predictions: CheckedPredictions) -> Table:
-    """Return a table of simulated and measured numbers in the default mode."""
+    """Return a table of simulated and measured waiting, service and CPU times in the default mode."""
     rows = []
     for setting in dict.fromkeys(level.setting for level in predictions.check.levels):
         at = [level for level in predictions.check.levels if level.setting == setting]
@@ -450,7 +450,7 @@ def levels(predictions: CheckedPredictions) -> Table:
         none="no run of the default mode was predicted and measured",
         caption="Simulated and measured numbers of the default mode, in runs to which the model was not fitted.",
         reading="A simulated number is the mean of many simulations. The interval of the number contains 95\u00a0% "
-        'of these simulations. The column "runs" shows the measured numbers.',
+        'of these simulations. The column "runs" shows the number that each real run measured.',
         provenance=predictions.of_both,
     )
 

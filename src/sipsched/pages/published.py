@@ -134,7 +134,7 @@ def comparison(compared: pd.DataFrame, study: str, table: str) -> Table:
 
 
 def loads_at_limit(points: pd.DataFrame, pdr_limit: float = PDR_LIMIT) -> Table:
-    """Return two printed loads per system and mode: the last within the drop limit, and the first above it."""
+    """Return a table of the papers' two loads around the drop limit, for each system and mode."""
     edges = crossings(points, pdr_limit)
     rows = []
     for (study, cores, threads), group in edges.groupby(["study", "cores", "threads"]):

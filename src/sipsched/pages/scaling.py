@@ -439,7 +439,7 @@ def capacities(scaling: ScalingData) -> Table:
         caption="Capacity and speed-up of each deployment (named by its SUT) on each number of cores.",
         reading=f"The capacity is the load at which the loss is {share}. Over UDP, the loss counts dropped datagrams "
         "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
-        '"by calls" shows the capacity if lost calls are counted over both transports. This capacity is computed '
+        '"by calls" shows the capacity by lost calls, over UDP too. This capacity is computed '
         f"only from the trials of the search. {HOW}. After a search, runs repeat the two final loads of the search. "
         'The column "confirmed" shows how many of these runs agree with the search. A run at the lower load agrees '
         "if its loss is within the limit, and a run at the upper load agrees if its loss exceeds the limit. The "

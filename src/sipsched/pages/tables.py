@@ -235,7 +235,7 @@ def _busy(periods: BusyPeriods | None) -> tuple[str, str, str]:
 
 
 def runs_not_counted(summary: xr.Dataset) -> Table:
-    """Return a table of the planned runs that are missing or invalid, with the reasons. A row has equal runs."""
+    """Return a table of the planned runs that are missing or invalid, with the reasons. Equal runs share a row."""
     repetitions: dict[tuple[str, ...], list[str]] = {}
     for key, status in iterate_runs(summary):
         if status == MEASURED:

@@ -109,7 +109,7 @@ def _title(run: Mapping[Hashable, Any]) -> str:
 
 
 def _suspect(runs: pd.DataFrame) -> tuple[str, ...]:
-    """Return a sentence that counts the runs that are suspect because of the share of other programs, if any are."""
+    """Return a sentence that counts the runs that are suspect because other programs used much CPU time, if any are."""
     limits = [
         finding.limit
         for text in runs["findings"]

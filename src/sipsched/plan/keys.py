@@ -223,7 +223,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
                 for key, body in value.items()
             }
         if is_mapping(option) and len(options(hint)) == 1:
-            # msgspec does not check the number of entries if the type also allows null.
+            # A mapping without entries is wrong here. msgspec does not check this if the type also allows null.
             raise StableError(f"{where}: expected keys and values, found {shorten(value)}")
         entry = next(iter(get_args(bare(option))), None)
         if is_dataclass(entry) and isinstance(value, list) and value:

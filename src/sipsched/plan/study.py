@@ -160,7 +160,7 @@ class Study:
         return loads
 
     def _searched(self, testbed: str, sut: str, cores: int, threads: int) -> list[Point]:
-        """Return the points (SUT, mode, cores and threads) at which searches find the loads of a SUT."""
+        """Return the points (SUT, mode, cores and threads) for which a search finds the loads of a study."""
         if isinstance(self.cps, tuple):
             return []
         if isinstance(self.cps, Capacity):

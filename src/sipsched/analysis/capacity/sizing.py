@@ -55,7 +55,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class SizedSystem:
-    """A system under test with its capacities from four sources. A known capacity is measured or published.
+    """A system under test with its known, extrapolated and simulated capacities, and those in virtual time.
 
     `law` is the name of the law that extrapolates the capacities; empty if no law applies.
     """

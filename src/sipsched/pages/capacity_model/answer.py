@@ -40,7 +40,7 @@ LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
 VIRTUAL_TIME = "In virtual time: real kernel and proxy, instructions counted, no caches."
 """The label that every table and figure with capacities in virtual time must have."""
 NAMED_CORES = 4
-"""The number of cores for which the answer contains the predicted capacities."""
+"""The answer contains the predicted capacities of this number of cores."""
 
 
 def systems(

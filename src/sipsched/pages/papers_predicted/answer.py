@@ -94,7 +94,7 @@ def _directions(effects: Sequence[PublishedEffect]) -> str:
     return (
         f"{answer}. The papers publish {plural(len(effects), 'effect')} of enhanced mode. In the simulation, "
         f"{counted(effect.direction for effect in effects)}. For {plural(holds, 'effect')}, the predicted interval "
-        f"contains the size that the papers publish.{least}{detectable if least else ''}"
+        f"contains the published size of the effect.{least}{detectable if least else ''}"
     )
 
 
