@@ -1,12 +1,15 @@
 """Tests of predictions by the simulator: settings, repeatability, and capacities that follow from service times."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from snakemake.utils import update_config
 
+from sipsched.errors import StableError
 from sipsched.measure import prediction, simulated_point
 from sipsched.measure.prediction import (
     predict,
@@ -15,6 +18,7 @@ from sipsched.measure.prediction import (
     still_carried,
     still_predicted,
 )
+from sipsched.measure.simulator import SimulatorReport
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Config, load_config, parse_config
 from sipsched.plan.documents import read_yaml
@@ -216,6 +220,24 @@ def test_capacities_follow_from_the_service_times(
     assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
+
+
+@pytest.mark.parametrize("cps", [500.0, 20_000.0])
+def test_a_trial_of_a_capacity_lasts_as_long_as_on_a_real_testbed(
+    config: Config, monkeypatch: pytest.MonkeyPatch, cps: float
+) -> None:
+    trials: list[Mapping[str, Any]] = []
+
+    def first_only(numbers: Mapping[str, Any], folder: Path) -> SimulatorReport:
+        trials.append(numbers)
+        raise StableError("one trial is enough")
+
+    monkeypatch.setattr(prediction, "simulate", first_only)
+    with pytest.raises(StableError, match="one trial is enough"):
+        prediction._carries(with_service(1.0), config, 8, 16, {}, cps)
+    (trial,) = trials
+    assert trial["calls"] / trial["rate_cps"] >= config.search.trial_s
+    assert trial["rate_cps"] == pytest.approx(cps, rel=0.5)
 
 
 def test_capacities_of_deployments_follow_from_their_costs(monkeypatch: pytest.MonkeyPatch) -> None:
