@@ -29,7 +29,8 @@ LACKS: Mapping[Lack, str] = {
     "predict the load at which calls fail.",
     Lack.MESSAGES: f"The recording has fewer than {grouped(LEAST_MESSAGES)} messages. Record for longer.",
     Lack.BREAKS: "The recording has a break: no message arrived for more than a second, and for more than 100 times "
-    "the mean time between messages. Record without breaks. The option --cpu of fab watch causes breaks, so omit it.",
+    "the mean time between messages. Record without breaks. The option `--cpu` of `fab watch` causes breaks, so omit "
+    "it.",
     Lack.TIMES: "The wait (K_rcv) is unknown for more than 1 % of the messages, or the service time (T_sip) is "
     "unknown for more than half of the messages. So nothing can be predicted. Use the probe with BPF.",
     Lack.LOAD: f"The messages need less than {LEAST_BUSY:.0%} of the CPU time. ".replace("%", " %")
@@ -69,7 +70,7 @@ def sentences(headroom: Headroom) -> tuple[str, ...]:
     )
     if headroom.growth is None:
         command = (
-            "With bursts of calls, drops begin at a lower load. The command fab headroom simulates the recorded "
+            "With bursts of calls, drops begin at a lower load. The command `fab headroom` simulates the recorded "
             "arrivals, and predicts this load."
         )
         return today, work, poisson, *_stolen(headroom), command

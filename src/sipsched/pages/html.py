@@ -20,8 +20,8 @@ BARE_PERCENT = re.compile(r"(?<![\w=.])(\d+(?:\.\d+)?|N)%")
 
 A setting such as "Quota=5%" does not match. The letter N stands for any number.
 """
-NAME = re.compile(r"<[^>]*>|\b[A-Za-z]\w*(?:-\w+)*-\d\w*|(?<=\w)[,+/](?=[A-Za-z{]\w)")
-"""Pattern of a tag, of a name such as "slice-1ms", or of a separator in a long name such as a path."""
+NAME = re.compile(r"<[^>]*>|`[^`]+`|\b[A-Za-z]\w*(?:-\w+)*-\d\w*|(?<=\w)[,+/](?=[A-Za-z{]\w)")
+"""Pattern of a tag, of code in backticks, of a name such as "slice-1ms", or of a separator in a long name."""
 
 
 def document(page: parts.Page) -> str:
@@ -73,12 +73,14 @@ def _words(marker: glossary.Marker, text: str) -> Markup:
 
 
 def _breaking(text: str) -> Markup:
-    """Return text as HTML in which long names can break after a separator, but not at a hyphen before a digit."""
+    """Return text as HTML with breaks in long names, but not at a hyphen before a digit. Text in backticks is code."""
 
     def marked(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("<"):
             return found
+        if found.startswith("`"):
+            return f"<code>{found[1:-1]}</code>"
         return f"{found}<wbr>" if len(found) == 1 else f'<span class="whole">{found}</span>'
 
     # The text is escaped, and the function adds only tags that contain no part of the text.

@@ -134,7 +134,7 @@ def noise(path: Path, campaign: Campaign) -> Figure | Words:
     if not path.is_file():
         return Words(
             (
-                f"The noise was not measured, because the file {path.name} is missing. The command snakemake "
+                f"The noise was not measured, because the file {path.name} is missing. The command `snakemake` "
                 f"measures the noise.",
             )
         )

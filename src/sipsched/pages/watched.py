@@ -260,7 +260,7 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             f"{share} with drops, the workers were busy {100 * values['busy']:.0f} % of the time. They could "
             "therefore have served the dropped messages a little later. The socket's queue held up to "
             f"{grouped(values['bytes'])} bytes.",
-            f"sysctl -w net.core.rmem_max={size}; {buffer}; {restart}",
+            f"`sysctl -w net.core.rmem_max={size}`; {buffer}; {restart}",
         )
     wait = f"The 99th percentile of the waiting time was {number(values['wait_us'])} µs."
     busy = f"the workers were busy {100 * values['busy']:.0f} % of the time"
@@ -276,7 +276,7 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             "Messages waited while the workers that served other messages slept.",
             f"{share}, {busy}. During {100 * values['off_cpu']:.0f} % of the service time they slept, for example "
             f"because they waited for a lock, a database or DNS. {wait}",
-            "find the reason for the sleep with: strace -c -f -p PID; or start more workers, which can serve "
+            "find the reason for the sleep with: `strace -c -f -p PID`; or start more workers, which can serve "
             f"messages meanwhile: raise N: {workers}; {restart}",
         )
     delayed = (
@@ -288,8 +288,8 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             f"The program {finding.program} competes with the proxy for the CPUs.",
             f"{share}, the workers' CPUs were busy {100 * values['cpu_busy']:.0f} % of the time, and "
             f"{finding.program} used {100 * values['share']:.0f} % of one CPU. {delayed} {wait}",
-            f"move {finding.program} to other CPUs: taskset --all-tasks --cpu-list --pid CPUS $(pidof "
-            f"{finding.program}); or lower its priority: renice -n 19 -p $(pidof {finding.program})",
+            f"move {finding.program} to other CPUs: `taskset --all-tasks --cpu-list --pid CPUS $(pidof "
+            f"{finding.program})`; or lower its priority: `renice -n 19 -p $(pidof {finding.program})`",
         )
     if finding.cause is Cause.TOO_MANY_WORKERS:
         return CauseInWords(
@@ -305,8 +305,8 @@ def _advice(finding: ShownCause, program: str) -> CauseInWords:
             f"{share}, the proxy's control group used up its CPU time for a period, and the kernel stopped the proxy "
             f"until the next period. This happened {plural(int(values['times']), 'time')}, for "
             f"{number(values['throttled_s'])} s in total over all CPUs. {wait}",
-            "raise the limit: docker update --cpus N CONTAINER; or systemctl set-property UNIT CPUQuota=N%; or write "
-            "max to the file cpu.max of the control group that /proc/PID/cgroup names",
+            "raise the limit: `docker update --cpus N CONTAINER`; or `systemctl set-property UNIT CPUQuota=N%`; or "
+            "write max to the file `cpu.max` of the control group that `/proc/PID/cgroup` names",
         )
     if finding.cause is Cause.HOT_CONNECTION:
         return CauseInWords(
@@ -363,7 +363,7 @@ def headroom_of(messages: xr.Dataset | None, sums: Totals) -> Headroom | str:
     try:
         server = Server.of(messages)
     except StableError as error:
-        return f"The headroom is unknown. The command fab headroom reports: {error}."
+        return f"The headroom is unknown. The command `fab headroom` reports: {error}."
     return headroom(latest(messages, MOST_MESSAGES), server, None)
 
 
@@ -451,11 +451,11 @@ def _unknown_cost(document: WatchDocument) -> str:
     """Return a sentence that says why the CPU time that the probe costs is unknown."""
     if not document.udp_ports:
         return (
-            "The CPU time that the probe costs was not measured, because fab watch can only measure the cost per UDP "
+            "The CPU time that the probe costs was not measured, because `fab watch` can only measure the cost per UDP "
             "datagram."
         )
     if document.cpu_limit is None:
-        return "The CPU time that the probe costs was not measured. The option --cpu of fab watch measures this cost."
+        return "The CPU time that the probe costs was not measured. `fab watch --cpu` measures this cost."
     return (
         "The CPU time that the probe costs is unknown, because too few comparable seconds with and without the probe "
         "were recorded."

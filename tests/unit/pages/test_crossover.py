@@ -501,7 +501,7 @@ def test_the_page_states_what_instances_without_calls_cost() -> None:
     ("steps", "sut", "sets", "way"),
     [
         (STEPS["batch"], "kamailio-udp", "SCHED_BATCH", "chrt --batch --pid 0 PID"),
-        (STEPS["nice-10"], "kamailio-udp", "nice −10", "Nice=-10 in its systemd unit"),
+        (STEPS["nice-10"], "kamailio-udp", "nice −10", "`Nice=-10` in its systemd unit"),
         (STEPS["slice-100us"], "kamailio-udp", "a slice of 100 µs", "sched_setattr(2)"),
         (STEPS["fifo"], "opensips-udp", "SCHED_FIFO, priority 1", "chrt --fifo --pid 1 PID"),
         (

@@ -140,9 +140,9 @@ def test_the_page_says_why_the_cost_of_the_probe_is_unknown(tmp_path: Path) -> N
         write_page(page, document(**changes), seconds, None, sums, headroom_of(None, sums))
         return page.read_text()
 
-    assert "option --cpu" in text()
+    assert "<code>fab watch --cpu</code>" in text()
     for unmeasured in ({"cpu_limit": 0.01}, {"udp_ports": [], "tcp_port": 5060}):
-        assert "option --cpu" not in text(**unmeasured)
+        assert "<code>fab watch --cpu</code>" not in text(**unmeasured)
     assert "comparable seconds" in text(cpu_limit=0.01)
     assert "per UDP datagram" in text(udp_ports=[], tcp_port=5060, cpu_limit=0.01)
 

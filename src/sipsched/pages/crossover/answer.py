@@ -59,7 +59,7 @@ QUESTIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Titles of pages on studies whose proxies differ in only one setting. The keys are fields of `OtherInstance`."""
-NOTHING = "No recommendation: no valid run compares modes. The command snakemake measures the missing runs."
+NOTHING = "No recommendation: no valid run compares modes. The command `snakemake` measures the missing runs."
 
 
 def title(study: str, loads: Sequence[ComparedLoad], given: str = "") -> Title:

@@ -103,7 +103,7 @@ def how(applied: InForce, sut: str) -> str:
         unit = f"CPUSchedulingPolicy={policy}"
         unit += f" and CPUSchedulingPriority={priority}" if policy.real_time else ""
         ways.append(
-            f"chrt --{policy} --pid {priority} PID for each of the proxy's processes, or {unit} in its systemd unit"
+            f"`chrt --{policy} --pid {priority} PID` for each of the proxy's processes, or `{unit}` in its systemd unit"
         )
         if policy.real_time and sut.startswith("kamailio"):
             number = KAMAILIO_POLICIES[policy]
@@ -113,7 +113,7 @@ def how(applied: InForce, sut: str) -> str:
             )
     if Setting.NICE in applied.tasks:
         nice = applied.tasks[Setting.NICE]
-        ways.append(f"renice -n {nice} -p PID, or Nice={nice} in its systemd unit")
+        ways.append(f"`renice -n {nice} -p PID`, or `Nice={nice}` in its systemd unit")
     if Setting.SLICE in applied.tasks:
         ways.append(
             "sched_setattr(2) with sched_runtime = the slice in ns, on each of the proxy's processes (Linux 6.12 and "

@@ -177,7 +177,7 @@ def _load_tile(
     if system is None:
         return _unknown(
             LOAD,
-            "No system was measured at two or more loads. The command snakemake measures the missing runs.",
+            "No system was measured at two or more loads. The command `snakemake` measures the missing runs.",
         )
     interval, share = interval_of(system), f"{100 * limit:g}\u00a0%"
     known = system.estimate_cps is not None
@@ -404,7 +404,7 @@ def _setting_tile(
     if not here:
         return _unknown(
             SETTING,
-            "No valid run compares settings. The command snakemake measures the missing runs.",
+            "No valid run compares settings. The command `snakemake` measures the missing runs.",
         )
     advice = min(here, key=lambda comparison: _foreignness(comparison, system))
     judged = [ranking for ranking in advice.rankings if ranking.judged]

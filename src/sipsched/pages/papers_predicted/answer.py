@@ -144,7 +144,7 @@ def _origin(path: Path, recorded: Path) -> str:
         return "All runs were simulated here."
     if path.samefile(recorded):
         return (
-            "The results of all simulated runs are in the repository. The command snakemake "
+            "The results of all simulated runs are in the repository. The command `snakemake` "
             "reports/papers_predicted.html simulates these runs again."
         )
     same, runs = repeated(load_predictions(path), load_predictions(recorded))
