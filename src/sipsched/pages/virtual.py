@@ -183,7 +183,8 @@ def _figure(
     return Figure(
         identity=identity("figure-virtual-effects", setting),
         draw=panels(
-            [group.where for group in groups],
+            # A title in one line would be too broad for a phone.
+            [",\n".join(group.where.rsplit(", ", 1)) for group in groups],
             [""],
             draw,
             "change of K_rcv (%), log scale",
