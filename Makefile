@@ -22,7 +22,11 @@ VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling ke
 VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html,510 612 612-busy 2000 2000-busy papers papers-logger)
 # The records of runs in virtual time, in an unpacked folder per testbed
 VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
-VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost migration_cost_opensips single_core multi_core scaling papers kernels)
+VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost migration_cost_opensips single_core multi_core scaling papers kernels) \
+	config/studies/calibration.yaml
+# `python benchmarks/virtual_calibration.py` reads these summaries.
+CALIBRATION := $(patsubst %,results/recorded/virtual/raw/%/summary.nc,calibration/local calibration_reference/virtual-uncalibrated \
+	calibrated/virtual-calibrated)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
 
@@ -38,7 +42,7 @@ recorded/virtual/raw/%/.unpacked: recorded/virtual/raw/%.tar.xz
 # Make the pages of the recorded campaign. This target measures nothing, and does not need root.
 reports: .venv/ready $(VIRTUAL_RECORDS)
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
-		-- $(VIRTUAL_PAGES) $(VIRTUAL_TESTBEDS)
+		-- $(VIRTUAL_PAGES) $(VIRTUAL_TESTBEDS) $(CALIBRATION)
 	# The overview links the pages in virtual time that exist when it is made.
 	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' $(addprefix "$$PWD"/,reports/recorded/index.html $(VIRTUAL_PAGES))
