@@ -20,7 +20,7 @@ from sipsched.analysis.comparison import (
     why_not_measured,
 )
 from sipsched.analysis.crossing_load import PDR_LIMIT
-from sipsched.analysis.families import Family, Pair, compare_together
+from sipsched.analysis.families import ComparedCell, Family, Pair, compare_together
 from sipsched.analysis.intervals import Interval, Values, typical_interval, typical_intervals
 from sipsched.analysis.run_table import counted, provenance
 from sipsched.errors import StableError
@@ -46,6 +46,11 @@ PUBLISHED_BEST = {2: 0, 4: 0, 6: 500_000}
 """The migration cost in ns that the paper found best, per number of cores (sections III-A and IV-A)."""
 TITLES = {"pdr": "PDR (%)", "k_rcv": "K_rcv (µs)"}
 SCALES = {"pdr": 100.0, "k_rcv": 1.0}
+CHANGES = {
+    "pdr": ("the proxy drops fewer messages", "the proxy drops more messages"),
+    "k_rcv": ("messages wait for a shorter time", "messages wait for a longer time"),
+}
+"""Words for a decrease and for an increase of a quantity."""
 MOST_NAMED = 3
 """Largest number of points that the answer names. The table of the page names all points."""
 
@@ -220,7 +225,7 @@ def _pairs(points: Sequence[CostPoint], default_ns: int) -> dict[Asked, Pair]:
 
 
 def answer(cost_study: CostStudy) -> Answer:
-    """Return sentences that list the migration costs which change the number of dropped messages significantly."""
+    """Return sentences that list the migration costs which change waits or drops by more than chance explains."""
     drawn = [point for point in cost_study.points if not point.why]
     if not drawn:
         why = listed(list(dict.fromkeys(point.why for point in cost_study.points)))
@@ -228,7 +233,7 @@ def answer(cost_study: CostStudy) -> Answer:
     judged = {
         asked: cell
         for asked, cell in cost_study.against.cells.items()
-        if asked.quantity == "pdr" and not np.isnan(cell.p_value)
+        if not np.isnan(cell.p_value)
     }
     default = f"the default, {_cost(cost_study.default_ns)}"
     if not judged:
@@ -237,21 +242,38 @@ def answer(cost_study: CostStudy) -> Answer:
             "have the same arrivals."
         )
     places: dict[tuple[str, str], list[str]] = {}
-    for better in (True, False):
-        for asked, cell in judged.items():
-            if cell.stands_out and (cell.comparison.difference.estimate < 0) is better:
-                change = (_cost(_cost_at(cost_study, asked)), "fewer" if better else "more")
-                places.setdefault(change, []).append(cost_study.name(asked.spot))
+    for name, words in CHANGES.items():
+        for is_lower, change in zip((True, False), words, strict=True):
+            for asked, cell in judged.items():
+                lower = cell.comparison.difference.estimate < 0
+                if asked.quantity == name and cell.stands_out and lower is is_lower:
+                    cost = _cost(_cost_at(cost_study, asked))
+                    places.setdefault((cost, change), []).append(cost_study.name(asked.spot))
     told = [
-        f"With a migration cost of {cost}, the proxy drops {direction} messages at {_points(names)}."
-        for (cost, direction), names in places.items()
+        f"With a migration cost of {cost}, {change} at {_points(names)}."
+        for (cost, change), names in places.items()
     ]
-    if not told:
-        return Answer(
-            f"No migration cost changes the number of dropped messages significantly, compared with {default} (in "
-            f"{plural(len(judged), 'comparison')})."
-        )
-    return Answer(f"All migration costs are compared with {default}. {' '.join(told)}")
+    if told:
+        return Answer(f"All migration costs are compared with {default}. {' '.join(told)}")
+    of_waits = [
+        _detectable(cell)
+        for asked, cell in judged.items()
+        if asked.quantity == "k_rcv" and cell.comparison.percent_lower.known
+    ]
+    line = (
+        "No migration cost changes waits or drops by more than chance explains, compared with "
+        f"{default} (in {plural(len(judged), 'comparison')})."
+    )
+    if of_waits:
+        line += f" Each decrease of the mean wait K_rcv by {max(of_waits):.0f} % or more would have shown."
+    return Answer(line)
+
+
+def _detectable(cell: ComparedCell) -> float:
+    """Return the smallest decrease in percent that an interval of this relative width distinguishes from 0."""
+    lower = cell.comparison.percent_lower
+    half_width = np.log((100 - lower.low) / (100 - lower.high)) / 2
+    return float(-100 * np.expm1(-half_width))
 
 
 def _points(names: Sequence[str]) -> str:
