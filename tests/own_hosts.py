@@ -99,7 +99,10 @@ def own_hosts(folder: Path) -> Iterator[Testbed]:
         for name in NAMES.values():
             left = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True)
             for pid in left.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
+                # The process may end before the signal arrives. The hosts must vanish nevertheless, because their
+                # addresses would hide those of other testbeds.
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
             for what in ("netns", "link"):
                 subprocess.run(["ip", what, "delete", name], check=False, capture_output=True)
 

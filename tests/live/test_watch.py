@@ -1108,7 +1108,8 @@ def test_full_disk_under_the_printed_lines_is_one_error(place: Place, probe: Pur
 def test_closed_terminal_ends_the_watch_with_a_page(place: Place, probe: PurePosixPath) -> None:
     ours, terminal = pty.openpty()
     # The kernel sends SIGHUP to the process whose controlling terminal is closed. A write then fails with EIO.
-    own_terminal = ("sh", "-c", 'exec setsid --ctty "$@" <&1', "sh")
+    # If the tests run under nohup, SIGHUP is ignored, and programs inherit this.
+    own_terminal = ("sh", "-c", 'exec env --default-signal=HUP setsid --ctty "$@" <&1', "sh")
     with command(place, probe, terminal, *own_terminal) as process:
         os.close(terminal)
         os.close(ours)
