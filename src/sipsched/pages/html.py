@@ -20,8 +20,10 @@ BARE_PERCENT = re.compile(r"(?<![\w=.])(\d+(?:\.\d+)?|N)%")
 
 A setting such as "Quota=5%" does not match. The letter N stands for any number.
 """
-NAME = re.compile(r"<[^>]*>|`[^`]+`|\b[A-Za-z]\w*(?:-\w+)*-\d\w*|(?<=\w)[,+/](?=[A-Za-z{]\w)")
-"""Pattern of a tag, of code in backticks, of a name such as "slice-1ms", or of a separator in a long name."""
+CODE = re.compile(r"`([^`]+)`")
+"""Pattern of code in backticks, as in Markdown."""
+NAME = re.compile(r"<[^>]*>|\b[A-Za-z]\w*(?:-\w+)*-\d\w*|(?<=\w)[,+/](?=[A-Za-z{]\w)")
+"""Pattern of a tag, of a name such as "slice-1ms", or of a separator in a long name."""
 
 
 def document(page: parts.Page) -> str:
@@ -67,20 +69,27 @@ def _template() -> jinja2.Template:
 
 
 def _words(marker: glossary.Marker, text: str) -> Markup:
-    """Return text as HTML, with explanations of the glossary's terms and with breaks of lines at good places."""
+    """Return text as HTML, with explanations of terms and with breaks of lines. Text in backticks becomes code."""
+    pieces = CODE.split(text)
+    # A command must stay as it is, without explanations and without other spaces.
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if i % 2 else _sentence(marker, piece)
+        for i, piece in enumerate(pieces)
+    )
+
+
+def _sentence(marker: glossary.Marker, text: str) -> Markup:
     spaced = UNIT_AFTER.sub("\u00a0", BARE_PERCENT.sub("\\1\u00a0%", text))
     return _breaking(marker.words(spaced))
 
 
 def _breaking(text: str) -> Markup:
-    """Return text as HTML with breaks in long names, but not at a hyphen before a digit. Text in backticks is code."""
+    """Return text as HTML in which long names can break after a separator, but not at a hyphen before a digit."""
 
     def marked(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("<"):
             return found
-        if found.startswith("`"):
-            return f"<code>{found[1:-1]}</code>"
         return f"{found}<wbr>" if len(found) == 1 else f'<span class="whole">{found}</span>'
 
     # The text is escaped, and the function adds only tags that contain no part of the text.

@@ -245,7 +245,7 @@ def answer(cost_study: CostStudy) -> Answer:
     for name, words in CHANGES.items():
         for is_lower, change in zip((True, False), words, strict=True):
             for asked, cell in judged.items():
-                lower = cell.comparison.difference.estimate < 0
+                lower = cell.comparison.percent_lower.estimate > 0
                 if asked.quantity == name and cell.stands_out and lower is is_lower:
                     cost = _cost(_cost_at(cost_study, asked))
                     places.setdefault((cost, change), []).append(cost_study.name(asked.spot))
@@ -255,25 +255,28 @@ def answer(cost_study: CostStudy) -> Answer:
     ]
     if told:
         return Answer(f"All migration costs are compared with {default}. {' '.join(told)}")
-    of_waits = [
-        _detectable(cell)
-        for asked, cell in judged.items()
-        if asked.quantity == "k_rcv" and cell.comparison.percent_lower.known
-    ]
-    line = (
+    return Answer(
         "No migration cost changes waits or drops by more than chance explains, compared with "
-        f"{default} (in {plural(len(judged), 'comparison')})."
+        f"{default} (in {plural(len(judged), 'comparison')}).{_least(judged)}"
     )
-    if of_waits:
-        line += f" Each decrease of the mean wait K_rcv by {max(of_waits):.0f} % or more would have shown."
-    return Answer(line)
 
 
-def _detectable(cell: ComparedCell) -> float:
-    """Return the smallest decrease in percent that an interval of this relative width distinguishes from 0."""
-    lower = cell.comparison.percent_lower
-    half_width = np.log((100 - lower.low) / (100 - lower.high)) / 2
-    return float(-100 * np.expm1(-half_width))
+def _least(judged: Mapping[Asked, ComparedCell]) -> str:
+    """Return sentences with the smallest decreases of the mean wait and of drops that would be significant."""
+    lines = []
+    for name, title in (("k_rcv", "the mean wait K_rcv"), ("pdr", "the drop rate")):
+        sizes = [
+            size
+            for asked, cell in judged.items()
+            if asked.quantity == name
+            and not np.isnan(size := cell.comparison.least_significant_percent)
+        ]
+        if sizes and min(sizes) < 100:
+            ends = dict.fromkeys(f"{min(size, 100):.0f}" for size in (min(sizes), max(sizes)))
+            lines.append(
+                f" Only a decrease of {title} by at least {' to '.join(ends)}\u00a0% would be significant."
+            )
+    return "".join(lines)
 
 
 def _points(names: Sequence[str]) -> str:

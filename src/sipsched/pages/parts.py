@@ -241,7 +241,7 @@ class Table(Part):
         writer = csv.writer(buffer)
         writer.writerow([_plain(title) for title, _ in columns])
         writer.writerows(zip(*(cells for _, cells in columns), strict=True))
-        return buffer.getvalue()
+        return buffer.getvalue().replace("`", "")
 
 
 def sort_key(cell: Cell) -> str:

@@ -339,7 +339,7 @@ def advice_lines(seconds: Sequence[Second], program: str) -> list[str]:
     if not causes:
         return [NO_CAUSE]
     return [
-        f"{cause.cause} {cause.evidence} To change it: {cause.command}."
+        f"{cause.cause} {cause.evidence} To change it: {cause.command}.".replace("`", "")
         for cause in advice(causes, program)
     ]
 

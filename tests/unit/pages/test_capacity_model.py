@@ -11,6 +11,7 @@ import synthetic
 from sipsched.analysis import intervals, papers
 from sipsched.analysis.capacity import evidence, options, predictions, scaling, simulated
 from sipsched.analysis.capacity import queues as models
+from sipsched.errors import StableError
 from sipsched.pages.capacity_model import answer, laws, queues, sources
 from sipsched.paths import PROJECT_ROOT
 from sipsched.records import study_summary, summary_files
@@ -341,8 +342,13 @@ def test_the_capacity_of_one_core_grows_by_the_speedup_in_virtual_time(one_core)
     assert np.log(predicted.interval.estimate / predicted.interval.low) == pytest.approx(half_width)
     reasons = page_text.text(answer.reasons([first], one_core, NOT_SIMULATED))
     assert "On 4 cores, the speed-up is 3.0." in reasons.replace("\u00a0", " ")
-    # without a capacity of one core in virtual time, no speed-up is known
-    assert sized(one_core, virtual=[four])[0].virtual.options == ()
+    # without a capacity of one core or of several cores in virtual time, no speed-up is known
+    for incomplete in ([four], [one]):
+        assert sized(one_core, virtual=incomplete)[0].virtual.options == ()
+    with pytest.raises(
+        StableError, match=r"several systems: .*, 8 threads, limit 0.01; .*limit 0.05"
+    ):
+        sized(one_core, virtual=[one, replace(four, limit=0.05)])
 
 
 def test_only_the_named_proxy_has_an_answer_in_virtual_time(one_core):

@@ -233,6 +233,11 @@ def test_a_number_stays_beside_its_unit(text, shown):
     assert page.li.text == shown
 
 
+def test_text_in_backticks_is_code_that_can_be_copied():
+    page = Words(("Run `sleep 5 s && kill -9 1` for 5 s, or for a`b.",))._repr_html_()
+    assert "<code>sleep 5 s &amp;&amp; kill -9 1</code> for 5\u00a0s, or for a`b." in page
+
+
 def test_a_long_name_breaks_after_a_separator_and_not_at_the_hyphen_of_a_number():
     names = "default+threads=2,slice-1ms results/a1/summary.nc 3/5 real-time"
     shown = BeautifulSoup(Words((names,))._repr_html_(), "html.parser").li

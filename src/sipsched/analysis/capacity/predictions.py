@@ -23,6 +23,7 @@ from sipsched.analysis.capacity.scaling import (
 from sipsched.analysis.capacity.systems import CapacityEvidence, CapacityModel, System
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.speedup import ratio
+from sipsched.errors import StableError
 from sipsched.records.system_capacity import SystemCapacity
 
 RESAMPLES = 499
@@ -203,13 +204,28 @@ def in_virtual_time(system: System, capacities: Sequence[SystemCapacity]) -> tup
     -------
     tuple
         The known option of one core, then one predicted option per number of cores, in ascending order. Empty if a
-        capacity on one core is missing. The intervals contain the uncertainty of all three capacities.
+        capacity on one core is missing, or if only one core was measured in virtual time. The intervals contain the
+        uncertainty of all three capacities.
+
+    Raises
+    ------
+    StableError
+        The capacities belong to several systems, or have several drop limits.
     """
+    kinds = {(known.sut, known.mode, known.threads, known.limit) for known in capacities}
+    if len(kinds) > 1:
+        raise StableError(
+            "the capacities in virtual time belong to several systems: "
+            + "; ".join(
+                f"{sut}, {mode}, {threads} threads, limit {limit:g}"
+                for sut, mode, threads, limit in kinds
+            )
+        )
     by_cores = {
         capacity.cores: capacity for capacity in capacities if capacity.estimate_cps is not None
     }
     one = next((option for option in system.fitted if option.cores == 1), None)
-    if one is None or 1 not in by_cores:
+    if one is None or 1 not in by_cores or len(by_cores) == 1:
         return ()
     slower = interval_of(by_cores.pop(1))
     return (

@@ -39,6 +39,8 @@ LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
 """The loads in the rows of the tables, in calls per second."""
 VIRTUAL_TIME = "In virtual time: real kernel and proxy, instructions counted, no caches."
 """The label that every table and figure with capacities in virtual time must have."""
+TITLES = {IN_VIRTUAL_TIME: "in virtual time, at most"}
+"""Titles of sources that differ from the name of the source."""
 NAMED_CORES = 4
 """The answer contains the predicted capacities of this number of cores."""
 
@@ -75,7 +77,7 @@ def answer(found_systems: Sequence[SizedSystem]) -> Answer:
     elif {option.cores for option in options} == {1}:
         lines.append("Only one core was measured.")
     predicted = [
-        f"{sizing.basis} {with_unit(option.interval, 'cps')}"
+        f"{TITLES.get(sizing.basis, sizing.basis)} {with_unit(option.interval, 'cps')}"
         for sizing in first.all
         for option in sizing.options
         if option.cores == NAMED_CORES and not option.known
@@ -109,7 +111,7 @@ def box(found_systems: Sequence[SizedSystem], cps: float) -> LoadBox:
         ),
         kinds=(
             " or ".join(dict.fromkeys(system.known.basis for system in found_systems)) or MEASURED,
-            *(EXTRAPOLATED, SIMULATED, IN_VIRTUAL_TIME),
+            *(EXTRAPOLATED, SIMULATED, TITLES[IN_VIRTUAL_TIME]),
         ),
         rows=tuple(
             (system.system.name, tuple(map(_answers, system.all))) for system in found_systems
@@ -133,9 +135,7 @@ def _answers(sizing: Sizing) -> LoadAnswers:
 
 
 def _unknown(sizing: Sizing) -> str:
-    return (
-        "not measured in virtual time" if sizing.basis == IN_VIRTUAL_TIME else f"not {sizing.basis}"
-    )
+    return "no answer" if sizing.basis == IN_VIRTUAL_TIME else f"not {sizing.basis}"
 
 
 def _beyond(sizing: Sizing) -> str:
@@ -189,7 +189,7 @@ def _table(system: SizedSystem, place: int) -> Table:
         identity="table-sizing" if not place else f"table-sizing-{place + 1}",
         groups=(
             *(("", 1), (system.known.basis, 2), (by_law, 2)),
-            *((sizing.basis, 2) for sizing in sources[2:]),
+            *((TITLES.get(sizing.basis, sizing.basis), 2) for sizing in sources[2:]),
         ),
         header=("load (cps)", *("cores", "used (%)") * len(sources)),
         rows=tuple(rows),
@@ -310,15 +310,17 @@ def _of_virtual_time(first: SizedSystem) -> Iterator[str]:
     if not options:
         return
     most = options[max(options)]
-    one = first.virtual.options[0].capacity.estimate
+    base = first.virtual.options[0]
     yield (
-        "The answer in virtual time multiplies the measured capacity of one core by a speed-up. Kamailio had this "
-        f"speed-up with {plural(most.threads, 'worker')} on a real Linux kernel, on a machine whose clock counts "
-        f"instructions. On {plural(most.cores, 'core')}, the speed-up is {most.interval.estimate / one:.1f}."
+        "The answer in virtual time multiplies the measured capacity of one core (with "
+        f"{plural(base.threads, 'worker')}) by a speed-up. Kamailio had this speed-up with "
+        f"{plural(most.threads, 'worker')} on a real Linux kernel, on a machine whose clock counts instructions. On "
+        f"{plural(most.cores, 'core')}, the speed-up is {most.interval.estimate / base.capacity.estimate:.1f}."
     )
     yield (
-        "In virtual time, cache misses and the cores' common memory cost no time, but workers wait for locks. A real "
-        "proxy probably handles less on several cores than in virtual time."
+        "In virtual time, cache misses and the cores' common memory cost no time, but workers wait for locks. The "
+        "answer is therefore an upper estimate: on a real machine with 16 cores, the speed-ups were smaller "
+        "(docs/virtual-time/capacity.md)."
     )
     for known in first.known.options:
         if known.cores in options and known.settled:
