@@ -136,7 +136,7 @@ def image_name(kernel: str, copies: Sequence[str] = ()) -> str:
     }
     if copies:
         parts["copies"] = [
-            (str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+            (str(path), path.stat().st_mode, hashlib.sha256(path.read_bytes()).hexdigest())
             for path in _copied_files(copies)
         ]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -147,12 +147,14 @@ def _copied_files(copies: Sequence[str]) -> list[Path]:
     """Return all files of this machine that the image also contains."""
     files: list[Path] = []
     for copied in map(Path, copies):
-        if not copied.exists():
-            raise StableError(
-                f"guest: {copied} does not exist on this machine; the testbed's file names it under virtual.copies"
-            )
         inside = [copied] if copied.is_file() else copied.rglob("*")
-        files += sorted(path for path in inside if path.is_file())
+        found = sorted(path for path in inside if path.is_file())
+        if not found:
+            raise StableError(
+                f"guest: {copied} does not exist on this machine or has no file; the testbed's file names it under "
+                f"virtual.copies"
+            )
+        files += found
     return files
 
 
@@ -262,8 +264,20 @@ class _Builder:
         self._add_modules(kernel_release(content, kernel))
         for copied in copies:
             inside = self.root / copied.lstrip("/")
+            if not inside.parent.resolve().is_relative_to(self.root.resolve()):
+                raise StableError(
+                    f"image build failed: a link in the guest's file system leads {copied} out of the guest"
+                )
             self._run(["mkdir", "-p", str(inside.parent)])
-            self._run(["cp", "-a", "--no-target-directory", copied, str(inside)])
+            # A copied link would lead to a place that the guest does not have.
+            copy = [
+                "cp",
+                "--recursive",
+                "--dereference",
+                "--preserve=mode",
+                "--no-target-directory",
+            ]
+            self._run([*copy, copied, str(inside)])
         self._build_native(content)
         self._write_packages()
         self._make_file_system()

@@ -144,7 +144,7 @@ class GuestMachine:
     cores_per_socket: Annotated[int, Meta(ge=1, le=64, description="Cores per processor.")]
     memory_mib: Annotated[int, Meta(ge=512, description="Memory in MiB.")]
     copies: Annotated[
-        tuple[Annotated[str, Meta(pattern=r"\A/")], ...],
+        tuple[Annotated[str, Meta(pattern=r"\A(/(?!\.\.?(/|\Z))[^/]+)+\Z")], ...],
         Meta(
             description="Files and folders of this machine that the guest also has, for example a proxy that is no "
             "Debian package. The guest has the libraries of Debian 12."
