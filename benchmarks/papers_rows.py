@@ -6,7 +6,8 @@ value, the value of the means (%Lower), and the geometric mean over pairs of run
 intervals are not corrected for several comparisons, but the intervals on the pages of the studies are.
 
 The lines about figure 2 show by how many percent K_rcv or PDR is lower with another migration cost than with 500 µs,
-over all rows of a study.
+over all rows of a study. The last lines show by how many percent K_rcv, the service time T_sip and their sum are lower
+under EEVDF than under CFS.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,8 @@ FIGURE_2 = {
 }
 """The studies of the migration cost and their testbeds."""
 USUAL_COST = "enhanced+migration_cost_ns=500000"
+KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
+"""Testbeds with CFS and with EEVDF of the study kernels_virtual, without and with another task."""
 PREDICTIONS = PROJECT_ROOT / "recorded" / "virtual" / "predicted_papers.csv"
 QUANTITIES = {"k_rcv": "k_rcv_lower_pct", "pdr": "pdr_lower_pct"}
 """The quantities, each with the column of the published decrease."""
@@ -163,11 +166,29 @@ def report_costs(study: str, testbed: str) -> Iterator[str]:
             yield f"{mode}, {quantity}: {told(together(compared))} in {len(compared)} rows"
 
 
+def report_kernels(cfs: str, eevdf: str) -> Iterator[str]:
+    """Yield a line per number of workers and time: the decrease from CFS to EEVDF over pairs of runs."""
+    first, second = (
+        open_summary(RESULTS / "kernels_virtual" / testbed / "summary.nc").sel(message_type="all")
+        for testbed in (cfs, eevdf)
+    )
+    for workers in first["threads"].values.tolist():
+        for names in (("k_rcv_mean",), ("t_sip_mean",), ("k_rcv_mean", "t_sip_mean")):
+            before, after = (
+                sum(summary[name].sel(threads=workers).values.ravel() for name in names)
+                for summary in (first, second)
+            )
+            lower = percent_lower(ratio_interval(before, after))
+            yield f"{eevdf} instead of {cfs}, {workers} workers, {' + '.join(names)}: {told(lower)}"
+
+
 def main() -> None:
     for study, testbed in STUDIES.items():
         print("\n".join(report(study, testbed)))
     for study, testbed in FIGURE_2.items():
         print("\n".join(report_costs(study, testbed)))
+    for testbeds in KERNELS:
+        print("\n".join(report_kernels(*testbeds)))
 
 
 if __name__ == "__main__":

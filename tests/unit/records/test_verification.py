@@ -47,7 +47,7 @@ def test_the_recorded_runs_in_virtual_time_are_intact(tmp_path: Path) -> None:
         with tarfile.open(archive) as records:
             records.extractall(tmp_path, filter="data")
     checks = verify(tmp_path)
-    assert len(checks.runs) > 580
+    assert len(checks.runs) > 640
     assert checks.intact
 
 
