@@ -218,7 +218,7 @@ def in_virtual_time(system: System, capacities: Sequence[SystemCapacity]) -> tup
             "the capacities in virtual time belong to several systems: "
             + "; ".join(
                 f"{sut}, {mode}, {threads} threads, limit {limit:g}"
-                for sut, mode, threads, limit in kinds
+                for sut, mode, threads, limit in sorted(kinds)
             )
         )
     by_cores = {
