@@ -20,10 +20,11 @@ from sipsched.analysis.comparison import (
     why_not_measured,
 )
 from sipsched.analysis.crossing_load import PDR_LIMIT
-from sipsched.analysis.families import ComparedCell, Family, Pair, compare_together
+from sipsched.analysis.families import Family, Pair, compare_together
 from sipsched.analysis.intervals import Interval, Values, typical_interval, typical_intervals
 from sipsched.analysis.run_table import counted, provenance
 from sipsched.errors import StableError
+from sipsched.pages.modes.percent_lower import least
 from sipsched.pages.numbers import NO_ENTRY, Number, in_words, p_text, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Table, Words
 from sipsched.pages.plots import (
@@ -255,28 +256,17 @@ def answer(cost_study: CostStudy) -> Answer:
     ]
     if told:
         return Answer(f"All migration costs are compared with {default}. {' '.join(told)}")
+    limits = [
+        least(
+            [cell.comparison for asked, cell in judged.items() if asked.quantity == name],
+            f" of {title}",
+        )
+        for name, title in (("k_rcv", "the mean wait K_rcv"), ("pdr", "the drop rate"))
+    ]
     return Answer(
         "No migration cost changes waits or drops by more than chance explains, compared with "
-        f"{default} (in {plural(len(judged), 'comparison')}).{_least(judged)}"
+        f"{default} (in {plural(len(judged), 'comparison')}).{''.join(limits)}"
     )
-
-
-def _least(judged: Mapping[Asked, ComparedCell]) -> str:
-    """Return sentences with the smallest decreases of the mean wait and of drops that would be significant."""
-    lines = []
-    for name, title in (("k_rcv", "the mean wait K_rcv"), ("pdr", "the drop rate")):
-        sizes = [
-            size
-            for asked, cell in judged.items()
-            if asked.quantity == name
-            and not np.isnan(size := cell.comparison.least_significant_percent)
-        ]
-        if sizes and min(sizes) < 100:
-            ends = dict.fromkeys(f"{min(size, 100):.0f}" for size in (min(sizes), max(sizes)))
-            lines.append(
-                f" Only a decrease of {title} by at least {' to '.join(ends)}\u00a0% would be significant."
-            )
-    return "".join(lines)
 
 
 def _points(names: Sequence[str]) -> str:

@@ -106,20 +106,28 @@ def _changed(case: Case, cells: Sequence[ComparedCell], title: str) -> str:
     number_of = " to ".join(map(str, dict.fromkeys((pairs[0], pairs[-1]))))
     return (
         f"Whether {title} is lower or higher with {second} than with {first} is not decided: in {of} with {number_of} "
-        f"pairs of runs{' each' * (len(tested) > 1)}, no difference is significant.{_least(tested)}"
+        f"pairs of runs{' each' * (len(tested) > 1)}, no difference is significant.{least(tested)}"
     )
 
 
-def _least(tested: Sequence[Comparison]) -> str:
-    """Return a sentence with the smallest decrease that these runs would show. Empty if this decrease is unknown."""
+def least(tested: Sequence[Comparison], of: str = "") -> str:
+    """Return a sentence with the smallest decrease that these runs would show. Empty if this decrease is unknown.
+
+    Parameters
+    ----------
+    of
+        Words that name the quantity after "a decrease", such as " of the drop rate".
+    """
     sizes = sorted(size for one in tested if not np.isnan(size := one.least_significant_percent))
     if not sizes:
         return ""
     if sizes[0] >= 100:
-        return " The runs vary so much that not even a decrease to 0 would be significant."
+        return f" The runs vary so much that not even a decrease{of} to 0 would be significant."
     ends = dict.fromkeys(f"{min(size, 100):.0f}" for size in (sizes[0], sizes[-1]))
     where = ", depending on the combination" if len(ends) > 1 else ""
-    return f" Only a decrease by at least {' to '.join(ends)}\u00a0% would be significant{where}."
+    return (
+        f" Only a decrease{of} by at least {' to '.join(ends)}\u00a0% would be significant{where}."
+    )
 
 
 def measured(case: Case) -> Words:
