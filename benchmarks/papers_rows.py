@@ -66,19 +66,24 @@ class Row(NamedTuple):
         return percent_lower(ratio_interval(self.baseline, self.enhanced))
 
 
+def predicted_changes(reference: str, mode: str) -> pd.Series:
+    """Return the predicted change of K_rcv to a mode in percent, by testbed, cores, threads and cps."""
+    table = pd.read_csv(PREDICTIONS)
+    chosen = table[(table["reference"] == reference) & (table["mode"] == mode)]
+    return chosen.set_index(["testbed", "cores", "threads", "cps"])["k_rcv_mean"]
+
+
 def rows(study: str, testbed: str) -> Iterator[Row]:
     """Yield the rows of a study, with one row per quantity and load."""
     summary = open_summary(RESULTS / study / testbed / "summary.nc")
     case = Case(summary, load_points(), load_comparison(), *MODES)
-    table = pd.read_csv(PREDICTIONS)
-    of_modes = table[(table["reference"] == MODES[0]) & (table["mode"] == MODES[1])]
-    predictions = of_modes.set_index(["testbed", "cores", "threads", "cps"])
+    predictions = predicted_changes(*MODES)
     for place in case.places():
         printed = case.printed_comparison(place)
         assert printed is not None
         first, second = (case.side(place, mode) for mode in MODES)
         for cps in first.loads_met:
-            predicted = -predictions.loc[(testbed, place.cores, place.threads, cps), "k_rcv_mean"]
+            predicted = -predictions[testbed, place.cores, place.threads, cps]
             for quantity, column in QUANTITIES.items():
                 yield Row(
                     *(place.cores, place.threads, cps, quantity),
@@ -145,25 +150,34 @@ def report_costs(study: str, testbed: str) -> Iterator[str]:
     """Yield a line per migration cost: the decrease of K_rcv and of PDR against 500 µs over all rows of a study."""
     summary = open_summary(RESULTS / study / testbed / "summary.nc")
     yield f"{study}:"
+    waits: list[Row] = []
     for mode in summary["mode"].values.tolist():
         if mode == USUAL_COST:
             continue
+        predictions = predicted_changes(USUAL_COST, mode)
         case = Case(summary, load_points(), load_comparison(), USUAL_COST, mode)
         for quantity in QUANTITIES:
             found = [
                 Row(
                     *(place.cores, place.threads, cps, quantity),
                     *(case.side(place, name).runs(quantity, cps) for name in case.both),
-                    *(np.nan, np.nan),
+                    np.nan,
+                    -predictions[testbed, place.cores, place.threads, cps]
+                    if quantity == "k_rcv"
+                    else np.nan,
                 )
                 for place in case.places()
                 for cps in case.side(place, USUAL_COST).loads_met
             ]
             for row in found:
                 yield f"{mode}, {quantity}, {row.cores} cores, {row.threads} threads: {told(row.lower)}"
+            waits += found if quantity == "k_rcv" else []
             # Without drops, the ratio of the drop rates does not exist.
             compared = [row for row in found if row.baseline.all() and row.enhanced.all()]
             yield f"{mode}, {quantity}: {told(together(compared))} in {len(compared)} rows"
+    inside = sum(row.lower.low <= row.predicted <= row.lower.high for row in waits)
+    changed = sum(row.lower.excludes_zero for row in waits)
+    yield f"k_rcv: {changed} of {len(waits)} intervals exclude 0, {inside} contain the prediction"
 
 
 def report_kernels(cfs: str, eevdf: str) -> Iterator[str]:

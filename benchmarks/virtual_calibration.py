@@ -49,9 +49,9 @@ def clock(results: Path) -> None:
     assert guest is not None
     real, reference = (times(results, *of).loc[[SETTING]].median() for of in (REAL, REFERENCE))
     mips = guest.clock.mips * reference["user"] / real["user"]
-    weight = real["system"] / reference["system"] * mips / guest.clock.mips
     # At the new speed, the kernel's work of a wake-up takes as many times longer as all of its work.
     slower = real["system"] / reference["system"]
+    weight = slower * mips / guest.clock.mips
     wake_us = real["k_sockq_alone"] - slower * reference["k_sockq_alone"]
     print(f"mips: {mips:.0f}")
     print(f"kernel_weight: {guest.clock.kernel_weight * weight:.2f}")
