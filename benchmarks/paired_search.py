@@ -1,4 +1,4 @@
-"""Measure the ratio of the capacities of two systems, with trials of both systems during the same minutes.
+"""Measure the ratios of the capacities of two or more systems, with trials of all systems during the same minutes.
 
 A system is SUT:CORES:THREADS, such as kamailio-udp:1:4. A round has one trial of each system, in random order. Slow
 changes of the machine's speed therefore hardly affect the ratio. Each trial starts a new proxy. The carried load of a
@@ -14,6 +14,7 @@ contains the true ratio, and how often the intervals of two searches overlap.
 """
 
 import argparse
+import itertools
 import math
 import sys
 import tempfile
@@ -104,9 +105,9 @@ def search(
     return rounds
 
 
-def ratio(rounds: Sequence[Round]) -> Effect:
-    """Return the logarithm of the second system's capacity divided by the first system's capacity."""
-    return effect([np.array([each.capacities for each in rounds])], 0, 1)
+def ratio(rounds: Sequence[Round], reference: int = 0, other: int = 1) -> Effect:
+    """Return the logarithm of a system's capacity divided by the capacity of the reference system."""
+    return effect([np.array([each.capacities for each in rounds])], reference, other)
 
 
 def words(found: Effect) -> str:
@@ -162,12 +163,14 @@ def measure(options: argparse.Namespace) -> None:
             )
             return trial
 
-        rounds = search(offer, options.first, rng, more)
-    print(f"{options.systems[1]} / {options.systems[0]}: {words(ratio(rounds))}")
+        rounds = search(offer, [options.first] * len(points), rng, more)
+    for reference, other in itertools.combinations(range(len(points)), 2):
+        found = words(ratio(rounds, reference, other))
+        print(f"{options.systems[other]} / {options.systems[reference]}: {found}")
     for system, name in enumerate(options.systems):
-        found = [each.capacities[system] for each in rounds if each.counts]
-        if found:
-            print(f"  {name}: {np.median(found):.0f} cps ({min(found):.0f} to {max(found):.0f})")
+        loads = [each.capacities[system] for each in rounds if each.counts]
+        if loads:
+            print(f"  {name}: {np.median(loads):.0f} cps ({min(loads):.0f} to {max(loads):.0f})")
 
 
 def campaign(options: argparse.Namespace) -> Config:
@@ -234,7 +237,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "systems", nargs="*", help="two systems, such as kamailio-udp:1:4 kamailio-udp:2:4"
+        "systems", nargs="*", help="systems, such as kamailio-udp:1:4 kamailio-udp:2:4"
     )
     parser.add_argument(
         "--simulate", action="store_true", help="sample searches, and measure nothing"
@@ -244,7 +247,7 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=600, help="seconds for all trials")
     parser.add_argument("--trial-s", type=float, default=TRIAL_S)
     parser.add_argument(
-        "--first", type=int, nargs=2, default=[1500, 1500], help="first loads in cps"
+        "--first", type=int, default=1500, help="load of the first trial of each system, in cps"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--disturbed", action="store_true", help="use disturbed trials too")
@@ -252,8 +255,8 @@ def main() -> None:
     if options.simulate:
         simulate(options.searches, options.rounds)
         return
-    if len(options.systems) != 2:
-        parser.error("name two systems")
+    if len(options.systems) < 2:
+        parser.error("name two systems or more")
     try:
         measure(options)
     except SipschedError as error:
