@@ -1,7 +1,8 @@
 """Fit a model of the proxy and machine of the two papers, and print the parameters for opensips-papers.yaml.
 
-    python workflow/fit_papers.py             # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
-    python workflow/fit_papers.py --bursts    # on each CPU, bursts of another program interrupt the proxy instead
+    python workflow/fit_papers.py           # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
+    python workflow/fit_papers.py bursts    # on each CPU, bursts of another program interrupt the proxy instead
+    python workflow/fit_papers.py both      # stalls and bursts interrupt the proxy
 
 The program does not change the file config/models/opensips-papers.yaml.
 """
@@ -17,8 +18,7 @@ import pandas as pd
 
 from sipsched.analysis.papers import load_points
 from sipsched.analysis.papers_fit import (
-    FREE,
-    FREE_WITH_BURSTS,
+    INTERRUPTIONS,
     METRICS,
     POLISHED,
     fit,
@@ -63,8 +63,8 @@ def mean_square(change: Mapping[str, Any]) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fit the model of the papers' proxy.")
-    parser.add_argument("--bursts", action="store_true", help="fit bursts instead of stalls")
-    free_parameters = FREE_WITH_BURSTS if parser.parse_args().bursts else FREE
+    parser.add_argument("interruptions", nargs="?", choices=INTERRUPTIONS, default="stalls")
+    free_parameters = INTERRUPTIONS[parser.parse_args().interruptions]
     began = time.monotonic()
     fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
     values = fitted.values.tolist()

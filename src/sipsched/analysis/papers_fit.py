@@ -69,8 +69,12 @@ BURSTS = (
 )
 QUEUE = Free("queue", 15, 800, "number of messages that fit into the socket's queue")
 FREE = (*COSTS, *STALLS, QUEUE)
-FREE_WITH_BURSTS = (*COSTS, *BURSTS, QUEUE)
-"""Parameters of a fit in which bursts of other programs take the CPUs from the proxy, and no stalls occur."""
+INTERRUPTIONS = {
+    "stalls": FREE,
+    "bursts": (*COSTS, *BURSTS, QUEUE),
+    "both": (*COSTS, *STALLS, *BURSTS, QUEUE),
+}
+"""Parameters of three fits, by what takes the CPUs from the proxy: stalls, bursts of other programs, or both."""
 
 
 def numbers(
@@ -104,7 +108,8 @@ def numbers(
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     """Read the values of the parameters in `free` from a model's file. Return an array with one value per parameter.
 
-    If the model has no bursts, each stall becomes a burst of the largest weight.
+    If the model has no bursts, each stall becomes a burst of the largest weight. If `free` also contains the stalls,
+    the bursts are as rare as possible, so that they hardly change the model.
     """
     known = {
         **model,
@@ -114,6 +119,8 @@ def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     if not model["burst_every_ns"]:
         known |= {f"burst_{name}": model[f"stall_{name}"] for name in ("every_ns", "ns")}
         known["burst_weight"] = BURSTS[-1].high
+        if set(STALLS) <= set(free):
+            known["burst_every_ns"] = BURSTS[0].high
     return np.array([known[parameter.name] for parameter in free], float)
 
 

@@ -9,7 +9,7 @@ import pytest
 from sipsched.analysis.papers import load_points, wide
 from sipsched.analysis.papers_fit import (
     FREE,
-    FREE_WITH_BURSTS,
+    INTERRUPTIONS,
     METRICS,
     fit,
     fitted_half,
@@ -62,13 +62,15 @@ def test_numbers_and_values_are_inverse_functions():
     values = np.array([np.sqrt(free.low * free.high) for free in FREE])
     found = numbers(values, MODEL)
     assert values_of({**MODEL, **found}) == pytest.approx(values, rel=1e-3)
-    bursts = np.array([np.sqrt(free.low * free.high) for free in FREE_WITH_BURSTS])
+    bursts = np.array([np.sqrt(free.low * free.high) for free in INTERRUPTIONS["bursts"]])
     stalls = [MODEL["stall_every_ns"], MODEL["stall_ns"], 88761]
-    assert values_of(MODEL, FREE_WITH_BURSTS)[5:8].tolist() == stalls
-    changed = numbers(bursts, MODEL, FREE_WITH_BURSTS)
+    assert values_of(MODEL, INTERRUPTIONS["bursts"])[5:8].tolist() == stalls
+    changed = numbers(bursts, MODEL, INTERRUPTIONS["bursts"])
     assert changed["stall_every_ns"] == 0
     assert found["burst_every_ns"] == 0
-    assert values_of({**MODEL, **changed}, FREE_WITH_BURSTS) == pytest.approx(bursts, rel=1e-3)
+    assert values_of({**MODEL, **changed}, INTERRUPTIONS["bursts"]) == pytest.approx(
+        bursts, rel=1e-3
+    )
     shares = np.array(found["service_ns"]) / values[0]
     assert shares == pytest.approx(np.array(MODEL["service_ns"]) / values_of(MODEL)[0])
 
@@ -134,3 +136,13 @@ def test_the_fit_is_nearer_to_the_fitted_half_than_its_mean(half, predictor):
     spread = np.log(half[["t_sip_us", "k_rcv_us"]]).var(ddof=0)
     assert off["t_sip_us"] < spread["t_sip_us"]
     assert off["k_rcv_us"] < spread["k_rcv_us"]
+
+
+def test_a_fit_of_stalls_and_bursts_starts_with_the_stalls_of_the_model_and_rare_bursts():
+    both = INTERRUPTIONS["both"]
+    values = dict(zip((free.name for free in both), values_of(MODEL, both), strict=True))
+
+    assert values["stall_every_ns"] == MODEL["stall_every_ns"]
+    assert values["burst_every_ns"] == 5e9
+    changed = numbers(list(values.values()), MODEL, both)
+    assert (changed["stall_every_ns"], changed["burst_every_ns"]) == (MODEL["stall_every_ns"], 5e9)
