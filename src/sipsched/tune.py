@@ -36,7 +36,12 @@ LEAST_NS = 100_000
 LATENCY_NS = 800_000
 """The scheduling latency per core in ns that the papers found to be best."""
 BASELINE_WAKEUP_NS = 25_000
-KERNEL_MIGRATION_NS = 500_000
+OTHER_MIGRATION_NS = 1_000_000
+"""Neighbour of the migration cost: twice the kernel's default.
+
+Enhanced mode sets the migration cost to 0 on one processor, and to the kernel's default on two processors. If the
+neighbour were equal to one of these values, the comparison would fail.
+"""
 SHARES = (0.8, 0.95)
 """Loads at which modes are compared, as shares of the load at which the proxy drops 1 % of its messages."""
 
@@ -75,7 +80,7 @@ def derive(t_sip_us: float, cores: int, eevdf: bool) -> Derived:
         [enhanced(more=f"+wakeup_granularity_ns={BASELINE_WAKEUP_NS}")],
     ]
     if cores > 1:
-        groups.append([enhanced(more=f"+migration_cost_ns={KERNEL_MIGRATION_NS}")])
+        groups.append([enhanced(more=f"+migration_cost_ns={OTHER_MIGRATION_NS}")])
     return Derived(mode, (f"{DEFAULT},{mode}", *(",".join((mode, *group)) for group in groups)))
 
 

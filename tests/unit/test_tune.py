@@ -5,10 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from sipsched.analysis.advice import ModeEffect
+from sipsched.measure.simulated_point import plan_point
 from sipsched.plan import crossover
+from sipsched.plan.config import load_config
 from sipsched.plan.crossover import compared
 from sipsched.plan.keys import ModeName, read_value
 from sipsched.plan.modes import Counts, Setting, find_mode, load_modes
+from sipsched.plan.run import Point
+from sipsched.testbed.inventory import load_testbed
 from sipsched.tune import derive, setting
 
 PAPERS = [(79.58, 2, 100_000), (146.25, 4, 150_000), (203.9, 6, 250_000), (429.83, 16, 450_000)]
@@ -29,16 +33,16 @@ def test_the_papers_service_times_lead_close_to_the_papers_settings(
 
 
 @pytest.mark.parametrize("eevdf", [False, True])
-@pytest.mark.parametrize("cores", [1, 4, 100])
+@pytest.mark.parametrize(("cores", "processors"), [(1, 1), (4, 1), (4, 2), (100, 2)])
 @pytest.mark.parametrize("t_sip_us", [20, 260, 2000])
 def test_neighbours_differ_from_the_derived_mode_in_one_setting(
-    t_sip_us: float, cores: int, eevdf: bool
+    t_sip_us: float, cores: int, processors: int, eevdf: bool
 ) -> None:
     derived, declared = derive(t_sip_us, cores, eevdf), load_modes()
     crossover.check(derived.comparisons, declared)
     first, *others = derived.comparisons
     assert compared(first) == ("default", derived.mode)
-    counts = Counts(cores, 8, 1)
+    counts = Counts(cores, 8, processors)
     own = find_mode(derived.mode, declared).settings(counts)
     for comparison in others:
         read_value(ModeName, comparison, "comparison")
@@ -52,6 +56,18 @@ def test_neighbours_differ_from_the_derived_mode_in_one_setting(
 def test_only_a_system_with_several_cores_compares_the_migration_cost() -> None:
     one, two = ("".join(derive(100, cores, eevdf=False).comparisons) for cores in (1, 2))
     assert "migration_cost" not in one and "migration_cost" in two
+
+
+@pytest.mark.parametrize("cores", [1, 4, 8])
+def test_a_kernel_can_switch_between_all_modes_of_each_comparison(cores: int) -> None:
+    config, testbed = load_config(), load_testbed("simulated-cfs")
+    for comparison in derive(260, cores, eevdf=False).comparisons:
+        point = Point(testbed.name, "kamailio-udp", comparison, cores, 8)
+        planned = plan_point(point, config, testbed)
+        # The first four cores belong to one processor, and eight cores belong to two processors.
+        assert planned.numbers["cores"] == cores
+        assert planned.modes
+        assert [state.mode.name for state in planned.modes.modes] == [*compared(comparison)]
 
 
 def advised(reference: str, mode: str, verdict: ModeEffect) -> SimpleNamespace:
