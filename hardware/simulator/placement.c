@@ -161,12 +161,12 @@ static struct cpu *select_rt(struct sim *sim, const struct worker *w, struct cpu
 
 	if (!prev->rt.length)
 		return prev;
-	if (waker && !waker->rt.length)
+	if (waker && !waker->rt.length && may_run(w, waker))
 		return waker;
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 
-		if (!cpu->rt.length &&
+		if (!cpu->rt.length && may_run(w, cpu) &&
 		    (!found || (!shares_cache(sim, found, prev) && shares_cache(sim, cpu, prev))))
 			found = cpu;
 	}
@@ -296,9 +296,11 @@ static bool take_rt(struct sim *sim, struct cpu *to)
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
 		struct cpu *from = &sim->cpus[i];
 
-		if (from != to && from->rt.length > 1) {
-			struct worker *w = from->rt.queue[1];
+		for (uint32_t j = 1; from != to && j < from->rt.length; j++) {
+			struct worker *w = from->rt.queue[j];
 
+			if (!may_run(w, to))
+				continue;
 			rt_dequeue(from, w);
 			migrate(sim, w, to);
 			rt_enqueue(to, w, false);

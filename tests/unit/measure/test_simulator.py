@@ -395,6 +395,20 @@ def test_a_missing_number_of_a_model_is_an_error(tmp_path: Path) -> None:
         simulate(numbers, tmp_path)
 
 
+def test_real_time_workers_stay_on_the_cpus_of_their_instance(tmp_path: Path) -> None:
+    instances = {
+        **dict.fromkeys(("compared", "sockets", "instances"), 2),
+        "compared_workers": [2, 2, *[0] * 30],
+        "compared_cores": [1, 4, *[0] * 30],
+        "compared_buffer_bytes": [131_072, 131_072, *[0] * 30],
+    }
+    numbers = {**CALLS, **instances, "workers": 4, "policy": "fifo", "rate_cps": 1500.0}
+    report, _ = trace(numbers, tmp_path)
+    # All calls belong to the first instance, which has one CPU.
+    assert sum(worker.messages for worker in report.workers[:2]) == report.served > 0
+    assert [worker.migrations for worker in report.workers[:2]] == [0, 0]
+
+
 def competitor(period_ns: int, work_ns: int, **changes: Any) -> dict[str, Any]:
     """Return parameters with one competitor on the first CPU. Further parameters replace the first number of a list."""
     lists = {"period_ns": period_ns, "work_ns": work_ns, "weight": 1024, "first_cpu": 0, "cpus": 1}
