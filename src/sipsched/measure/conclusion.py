@@ -114,6 +114,10 @@ def conclude(
     if done.windows and done.modes and len(done.modes.instances.started) > 1:
         of_call = instances_of_calls(starts, done.windows.design, done.modes.instances)
     evidence = _examine(done, record.folder, starts, of_call)
+    found = numbers(evidence)
+    if done.testbed.kind == "simulated":
+        # The simulator counts the stalls of a model as stolen time, but these stalls are part of the simulated machine.
+        found["steal_share"] = None
     return RunDocument(
         run=done.run,
         testbed=done.testbed,
@@ -136,7 +140,7 @@ def conclude(
         scheduler=done.state.report(),
         layout=done.state.layout.describe(),
         ledger=observed.ledger,
-        verdict=judge(numbers(evidence), limits, _causes(done, evidence.account, starts, of_call)),
+        verdict=judge(found, limits, _causes(done, evidence.account, starts, of_call)),
         crossover=done.modes.report(done.windows) if done.modes and done.windows else None,
         speed=done.speed,
         factors=done.factors,

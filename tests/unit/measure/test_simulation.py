@@ -1,5 +1,6 @@
 """Tests of runs on simulated testbeds: the records of runs, and the errors for runs that cannot be simulated."""
 
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -75,6 +76,18 @@ def test_a_run_leaves_a_whole_and_valid_record(bed: str, campaign: Config, tmp_p
     overload = read_record(measured(point(bed).run(4000, 1), campaign, tmp_path))
     assert overload.probe.drops == overload.ledger.to_sps.refused > 1000
     assert overload.ledger.residual == 0
+
+
+@pytest.mark.parametrize("mode", ["baseline", "baseline,enhanced"])
+def test_the_stalls_of_a_model_do_not_break_a_run(
+    mode: str, campaign: Config, tmp_path: Path
+) -> None:
+    run = replace(point("simulated-papers", mode, threads=2), sut="opensips-udp").run(1000, 1)
+    record = measured(run, crossed(campaign, 4), tmp_path)
+    report = json.loads((record / "simulator-report.json").read_text())
+    # The papers' model stalls each CPU for 7.8 % of the time, which is above the rule's limit of 5 %.
+    assert report["cpus"][0]["stall"] > 0.05 * report["t_end_ns"]
+    assert read_record(record).verdict.grade == "valid"
 
 
 def test_the_record_of_a_simulated_run_is_summarised_like_others(
