@@ -6,9 +6,10 @@
  *   competitor NAME BUSY_US PERIOD_US     runs until SIGINT or SIGTERM; pin it with taskset
  *
  * HOW IT WORKS
- *   The kernel shows the task under NAME, of at most 15 characters. The competitor has the policy of an ordinary task.
- *   The competitor measures its own CPU time, so it does the same work even if other tasks preempt it. If its work
- *   lasts longer than a period, it skips the periods whose beginnings it missed.
+ *   The kernel shows the task under NAME, of at most 15 characters. The competitor keeps the scheduling policy and the
+ *   nice value with which it was started. The competitor measures its own CPU time, so it does the same work even if
+ *   other tasks preempt it. If its work lasts longer than a period, it skips the periods whose beginnings it missed.
+ *   If BUSY_US equals PERIOD_US, the competitor computes all the time.
  */
 #include <errno.h>
 #include <string.h>
@@ -60,6 +61,8 @@ int main(int argc, char **argv)
 	begin = clock_ns();
 	while (!stop_asked) {
 		compute((uint64_t)busy_us * NS_PER_US);
+		if (busy_us == period_us)
+			continue;
 		begin += (1 + (clock_ns() - begin) / period_ns) * period_ns;
 		sleep_until(begin);
 	}

@@ -41,8 +41,9 @@ void competitors_init(struct sim *sim, uint64_t *state)
 		w->weight = NICE_0_WEIGHT;
 		w->cpus = m->cores;
 		if (i < m->competitors) {
-			w->weight = m->competitor_weight[i];
-			w->policy = w->weight == IDLE_WEIGHT ? POLICY_IDLE : POLICY_OTHER;
+			w->policy = m->competitor_policy[i];
+			w->weight =
+				w->policy == POLICY_IDLE ? IDLE_WEIGHT : sched_weight(m->competitor_nice[i]);
 			w->cpu = w->first_cpu = m->competitor_first_cpu[i];
 			w->cpus = m->competitor_cpus[i];
 			/*

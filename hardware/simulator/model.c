@@ -114,7 +114,8 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(competitors, COUNT, 0, COMPETITORS_MAX),
 	NS(competitor_period_ns),
 	NS(competitor_work_ns),
-	BETWEEN(competitor_weight, COUNT, IDLE_WEIGHT, 88761),
+	ONE_OF(competitor_policy, "other batch fifo rr idle "),
+	BETWEEN(competitor_nice, INTEGER, -20, 19),
 	BETWEEN(competitor_first_cpu, COUNT, 0, CPUS_MAX),
 	BETWEEN(competitor_cpus, COUNT, 1, CPUS_MAX),
 	BETWEEN(competitor_slice_ns, NUMBER, 1, 1e12),
@@ -127,26 +128,32 @@ static const struct entry ENTRIES[] = {
 };
 #define N_ENTRIES (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
 
-static bool read_choice(const char *choices, const char *word, int *index)
+/* Read one word. Return the text after the word, or NULL if it is not an allowed word. */
+static const char *read_choice(const char *choices, const char *text, int *index)
 {
+	const char *word = text + strspn(text, " ");
+	size_t size = strcspn(word, " ");
+
 	*index = 0;
 	while (*choices) {
 		size_t length = strcspn(choices, " ");
 
-		if (strlen(word) == length && !strncmp(choices, word, length))
-			return true;
+		if (size == length && !strncmp(choices, word, length))
+			return word + size;
 		choices += length + 1;
 		++*index;
 	}
-	return false;
+	return NULL;
 }
 
-/* Read one number. Return the text after the number, or NULL if it is missing or out of range. */
-static const char *read_number(const struct entry *e, const char *text, void *to)
+/* Read one number or word. Return the text after it, or NULL if it is missing or not allowed. */
+static const char *read_one(const struct entry *e, const char *text, void *to)
 {
 	char *end;
 	double value;
 
+	if (e->type == CHOICE)
+		return read_choice(e->choices, text, to);
 	errno = 0;
 	value = strtod(text, &end);
 	if (end == text || errno || !(value >= e->least && value <= e->most))
@@ -173,23 +180,14 @@ static const char *read_number(const struct entry *e, const char *text, void *to
 
 static bool read_value(const struct entry *e, const char *text, char *model)
 {
-	static const size_t SIZES[] = { [NUMBER] = sizeof(uint64_t),
-					[COUNT] = sizeof(uint32_t),
-					[INTEGER] = sizeof(int),
-					[SWITCH] = sizeof(bool),
-					[REAL] = sizeof(double) };
+	static const size_t SIZES[] = {
+		[NUMBER] = sizeof(uint64_t), [COUNT] = sizeof(uint32_t), [INTEGER] = sizeof(int),
+		[SWITCH] = sizeof(bool),     [REAL] = sizeof(double),    [CHOICE] = sizeof(int)
+	};
 	char *to = model + e->offset;
 
-	if (e->type == CHOICE) {
-		int index;
-
-		if (!read_choice(e->choices, text, &index))
-			return false;
-		*(int *)to = index;
-		return true;
-	}
 	for (size_t at = 0; text && at < e->size; at += SIZES[e->type])
-		text = read_number(e, text, to + at);
+		text = read_one(e, text, to + at);
 	return text && !text[strspn(text, " ")];
 }
 

@@ -121,8 +121,8 @@ struct model {
 	 */
 	uint32_t competitors;
 	uint64_t competitor_period_ns[COMPETITORS_MAX], competitor_work_ns[COMPETITORS_MAX];
-	/* scheduler weight per competitor: the weight of its nice value, or IDLE_WEIGHT for SCHED_IDLE */
-	uint32_t competitor_weight[COMPETITORS_MAX];
+	enum policy competitor_policy[COMPETITORS_MAX];
+	int competitor_nice[COMPETITORS_MAX]; /* without effect with a real-time policy or SCHED_IDLE */
 	/* a competitor may run on `competitor_cpus` neighbouring CPUs; the first is `competitor_first_cpu` */
 	uint32_t competitor_first_cpu[COMPETITORS_MAX], competitor_cpus[COMPETITORS_MAX];
 	uint64_t competitor_slice_ns;

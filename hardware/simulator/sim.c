@@ -32,7 +32,7 @@ static bool allocate(struct sim *sim)
 		struct cpu *cpu = &sim->cpus[i];
 
 		cpu->fair.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
-		cpu->rt.queue = calloc(sim->n_workers, sizeof(struct worker *));
+		cpu->rt.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
 		if (!cpu->fair.queue || !cpu->rt.queue)
 			return false;
 	}

@@ -548,7 +548,7 @@ static void test_idle_class(enum rules rules, const char *what)
 	const char *timeline = "0:C/1 1:A/0 2:-/0 5:B/1 5.2:A/0 5.5:C/1 6.2:-/0", *wrong;
 
 	m.competitors = 1;
-	m.competitor_weight[0] = IDLE_WEIGHT;
+	m.competitor_policy[0] = POLICY_IDLE;
 	m.competitor_first_cpu[0] = m.competitor_cpus[0] = 1;
 	m.competitor_slice_ns = m.slice_ns;
 	wrong = sim_init(&sim, &m);

@@ -9,6 +9,13 @@ from sipsched.testbed.inventory import DeclaredCompetitor, native_folder
 
 PART, PROGRAM = "scheduler", "competitor"
 READY_TIMEOUT_S = 10
+CHRT = {
+    "other": [],
+    "batch": ["chrt", "--batch", "0"],
+    "idle": ["chrt", "--idle", "0"],
+    "fifo": ["chrt", "--fifo", "1"],
+}
+"""First words of the command that starts a competitor, by its scheduling policy."""
 HAS_NAME = 'pgrep --parent "$(cat "$1")" --exact "$2" > /dev/null'
 """Shell condition that is true if a supervised process runs a program with a given name. Arguments: pid file, name."""
 
@@ -67,9 +74,10 @@ class Competitors:
     def _start(self, competitor: DeclaredCompetitor) -> Process:
         path = native_folder(self._sps.base, PART) / PROGRAM
         times = (competitor.busy_us, competitor.period_us)
+        nice = ["nice", "-n", str(competitor.nice)] if competitor.nice else []
         return self._sps.start(
             f"competitor-{competitor.name}",
-            [str(path), competitor.name, *map(str, times)],
+            [*nice, *CHRT[competitor.policy], str(path), competitor.name, *map(str, times)],
             cpus=competitor.cpus or self._sps.spec.cpus,
             limit_s=self._limit_s,
         )

@@ -30,7 +30,6 @@ NORMAL_SLICE_NS = 700_000
 MIGRATION_COST_NS = 500_000
 COMPETITORS_MAX, COMPARED_MAX = 16, 32
 """Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
-NICE_0_WEIGHT = 1024
 EVENTS_A_CALL = 5_000
 """Largest number of simulated events per call. Usual runs have 35. If 250 workers wake at once, a run has 2,000."""
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
@@ -277,7 +276,7 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
     StableError
         Too many competitors are declared, or the CPUs of a competitor are not consecutive.
     """
-    lists: list[list[int]] = []
+    rows: list[tuple[int, int, str, int, int, int]] = []
     for one in declared:
         cpus = [cpu for cpu in one.cpus or range(cores) if cpu < cores]
         if cpus and cpus != list(range(cpus[0], cpus[-1] + 1)):
@@ -285,18 +284,23 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
                 f"competitor {one.name}: cpus: the simulator needs consecutive CPUs, found {cpus}"
             )
         if cpus:
-            lists.append([one.period_us * 1000, one.busy_us * 1000, cpus[0], len(cpus)])
-    if len(lists) > COMPETITORS_MAX:
+            # The simulator's competitors without a period compute all the time.
+            period_ns = 0 if one.is_always_busy else one.period_us * 1000
+            work_ns = one.busy_us * 1000
+            rows.append((period_ns, work_ns, one.policy, one.nice, cpus[0], len(cpus)))
+    count = len(rows)
+    if count > COMPETITORS_MAX:
         raise StableError(
-            f"competitors: the simulator has at most {COMPETITORS_MAX}, found {len(lists)}"
+            f"competitors: the simulator has at most {COMPETITORS_MAX}, found {count}"
         )
-    lists += [[0, 0, 0, 1]] * (COMPETITORS_MAX - len(lists))
-    period, work, first, number = zip(*lists, strict=True)
+    rows += [(0, 0, "other", 0, 0, 1)] * (COMPETITORS_MAX - count)
+    period, work, policy, nice, first, number = zip(*rows, strict=True)
     return {
-        "competitors": sum(ns > 0 for ns in period),
+        "competitors": count,
         "competitor_period_ns": period,
         "competitor_work_ns": work,
-        "competitor_weight": [NICE_0_WEIGHT] * COMPETITORS_MAX,
+        "competitor_policy": policy,
+        "competitor_nice": nice,
         "competitor_first_cpu": first,
         "competitor_cpus": number,
     }

@@ -22,7 +22,7 @@ BUILD_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 3600
 T0_NS = 1_000_000_000
 """Time in the trace at which the schedule begins. SEE hardware/simulator/sim.h"""
-Value = bool | int | float | str | Sequence[int] | Sequence[float]
+Value = bool | int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
 ModelNumbers = Mapping[str, Value]
 """Parameters of the simulator, by their names in hardware/simulator/model.h."""
 
@@ -214,7 +214,7 @@ def _text(value: Value) -> str:
         return str(int(value))
     if isinstance(value, (int, float)):
         return repr(value)
-    return value if isinstance(value, str) else " ".join(map(repr, value))
+    return value if isinstance(value, str) else " ".join(map(_text, value))
 
 
 def _run(argv: Sequence[str], timeout_s: float) -> str:

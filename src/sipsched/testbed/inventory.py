@@ -243,18 +243,39 @@ class DeclaredCompetitor:
         Meta(pattern=r"\A[a-z][a-z0-9-]{0,14}\Z", description="Name of the task, such as logger."),
     ]
     busy_us: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="CPU time in µs that the task uses per period.")
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="CPU time in µs that the task uses per period. If it equals period_us, the task computes all "
+            "the time.",
+        ),
     ]
     period_us: Annotated[int, Meta(ge=1, le=10_000_000, description="Length of a period in µs.")]
     cpus: Annotated[
         Cpus,
         Meta(description="CPUs for the task. Without this key, it may use all CPUs of the proxy."),
     ] = ()
+    policy: Annotated[
+        Literal["other", "batch", "idle", "fifo"],
+        Meta(description="Scheduling policy, as in sched(7). fifo has the lowest priority, 1."),
+    ] = "other"
+    nice: Annotated[
+        int, Meta(ge=-20, le=19, description="Nice value, for the policies other and batch.")
+    ] = 0
+
+    @property
+    def is_always_busy(self) -> bool:
+        """True if the task computes all the time."""
+        return self.busy_us == self.period_us
 
     def __str__(self) -> str:
-        """Return the name, CPU use and CPUs of the competing program as text."""
+        """Return the name, CPU use, CPUs and scheduling attributes of the competing program as text."""
         where = _name_cpus(self.cpus) if self.cpus else "all CPUs of the SPS"
-        return f"{self.name} ({self.busy_us:,} µs of every {self.period_us:,} µs on {where})"
+        policy = "" if self.policy == "other" else f", SCHED_{self.policy.upper()}"
+        nice = f", nice {self.nice}" if self.nice else ""
+        time = f"{self.busy_us:,} µs of every {self.period_us:,} µs on {where}"
+        return f"{self.name} ({time}{policy}{nice})"
 
 
 @dataclass(frozen=True)
@@ -618,7 +639,7 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
 def _check_competitors(
     where: str, competitors: Sequence[DeclaredCompetitor], cpus: Sequence[int]
 ) -> None:
-    """Raise an error if a competing program has a repeated name, other CPUs than the proxy, or too much work."""
+    """Raise an error if a competing program has a repeated name, other CPUs than the proxy, or contradictory keys."""
     names = [competitor.name for competitor in competitors]
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"
@@ -633,4 +654,8 @@ def _check_competitors(
             raise StableError(
                 f"{place}: busy_us: expected at most period_us ({competitor.period_us}), "
                 f"found {competitor.busy_us}"
+            )
+        if competitor.nice and competitor.policy in ("idle", "fifo"):
+            raise StableError(
+                f"{place}: nice: the kernel ignores the nice value with policy {competitor.policy}; remove it"
             )

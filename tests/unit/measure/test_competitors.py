@@ -1,8 +1,11 @@
 """Tests of the competitors that a testbed declares: the start, the end, and the program that competes."""
 
+import os
+import re
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.competitors import Competitors
+from sipsched.measure.competitors import CHRT, Competitors
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed.inventory import DeclaredCompetitor
 
@@ -71,6 +74,24 @@ def test_competitors_run_for_the_load_only_and_their_tasks_are_known() -> None:
     assert sps.events[3:] == ["stop competitor-cron", "stop competitor-logger"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "before"),
+    [
+        ({"policy": "batch", "nice": 5}, ["nice", "-n", "5", "chrt", "--batch", "0"]),
+        ({"policy": "idle"}, ["chrt", "--idle", "0"]),
+        ({"policy": "fifo"}, ["chrt", "--fifo", "1"]),
+        ({"nice": -5}, ["nice", "-n", "-5"]),
+    ],
+)
+def test_a_competitor_starts_with_its_policy_and_nice_value(
+    declared: dict[str, Any], before: list[str]
+) -> None:
+    sps = Sps()
+    with competitors(sps, replace(CRON, **declared)).running():
+        _, argv, _, _ = sps.events[1]
+    assert argv == [*before, "/work/native/scheduler/competitor", "cron", "1", "2"]
+
+
 def test_a_testbed_without_competitors_starts_nothing() -> None:
     sps = Sps()
     with competitors(sps).running():
@@ -123,6 +144,29 @@ def test_the_program_has_its_name_and_sleeps_between_periods(program: Path) -> N
         assert process.wait(timeout=30) == 0
     # The competitor uses 1 ms of the first second, and some CPU time for its start.
     assert 1e6 <= used_ns < 1e8
+
+
+def sleeps(pid: int) -> int:
+    """Return how often a task has slept, which is its number of voluntary context switches."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)$", status, re.MULTILINE)[0])
+
+
+def test_the_program_keeps_its_policy_and_may_compute_all_the_time(program: Path) -> None:
+    argv = ["nice", "-n", "5", *CHRT["batch"], program, "logger", "20000", "20000"]
+    with subprocess.Popen(argv) as process:
+        name = Path(f"/proc/{process.pid}/comm")
+        while name.read_text() != "logger\n":
+            time.sleep(0.01)
+        assert os.sched_getscheduler(process.pid) == os.SCHED_BATCH
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == 5
+        before = sleeps(process.pid)
+        time.sleep(0.5)
+        after = sleeps(process.pid)
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    # A competitor that sleeps between its periods would sleep about 12 times in this time.
+    assert after - before < 3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ from sipsched.records.run_summary import summarise_run
 from sipsched.records.switch_log import read_windows
 from sipsched.records.window_time import in_force
 from sipsched.records.windows import COUNTS, SHAM, by_arm, windows_from_record
-from sipsched.testbed.inventory import load_testbed
+from sipsched.testbed.inventory import DeclaredCompetitor, load_testbed
 from sipsched.testbed.session import open_hosts
 
 EEVDF, CFS = "simulated", "simulated-cfs"
@@ -158,6 +159,23 @@ def test_the_settings_of_a_mode_reach_the_model(
     assert {name: plan.numbers[name] for name in expected} == expected
     assert plan.state.label == (label or mode)
     assert plan.state.unlike_asked == 0
+
+
+def test_the_competitors_of_a_testbed_reach_the_model(campaign: Config) -> None:
+    declared = (
+        DeclaredCompetitor("logger", 3_000, 20_000, (1,), nice=-5),
+        DeclaredCompetitor("cron", 10, 10, policy="idle"),
+    )
+    bed = replace(load_testbed(CFS), competitors=declared)
+    numbers: Any = plan_point(point(CFS, cores=2), campaign, bed).numbers
+    assert numbers["competitors"] == 2
+    # A competitor whose work fills its period computes all the time, which is a period of 0 in the simulator.
+    assert numbers["competitor_period_ns"][:3] == (20_000_000, 0, 0)
+    assert numbers["competitor_work_ns"][0] == 3_000_000
+    assert numbers["competitor_policy"][:3] == ("other", "idle", "other")
+    assert numbers["competitor_nice"][:3] == (-5, 0, 0)
+    assert numbers["competitor_first_cpu"][:2] == (1, 0)
+    assert numbers["competitor_cpus"][:2] == (1, 2)
 
 
 def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:

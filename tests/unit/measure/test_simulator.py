@@ -125,7 +125,8 @@ VARIANTS: dict[str, ModelNumbers] = {
         "competitors": 3,
         "competitor_period_ns": [20_000_000, 0, 5_000_000, *[0] * 13],
         "competitor_work_ns": [3_000_000, 0, 100_000, *[0] * 13],
-        "competitor_weight": [1024, 3, 335, *[1024] * 13],
+        "competitor_policy": ["other", "idle", *["other"] * 14],
+        "competitor_nice": [0, 0, 5, *[0] * 13],
         "competitor_first_cpu": [0, 3, 1, *[0] * 13],
         "competitor_cpus": [4, 1, 2, *[1] * 13],
         "burst_every_ns": 5_000_000,
@@ -411,15 +412,11 @@ def test_real_time_workers_stay_on_the_cpus_of_their_instance(tmp_path: Path) ->
 
 def competitor(period_ns: int, work_ns: int, **changes: Any) -> dict[str, Any]:
     """Return parameters with one competitor on the first CPU. Further parameters replace the first number of a list."""
-    lists = {"period_ns": period_ns, "work_ns": work_ns, "weight": 1024, "first_cpu": 0, "cpus": 1}
-    lists |= changes
-    rest = {"weight": 1024, "cpus": 1}
+    rest = {"period_ns": 0, "work_ns": 0, "policy": "other", "nice": 0, "first_cpu": 0, "cpus": 1}
+    first = rest | {"period_ns": period_ns, "work_ns": work_ns} | changes
     return {
         "competitors": 1,
-        **{
-            f"competitor_{name}": [value, *[rest.get(name, 0)] * 15]
-            for name, value in lists.items()
-        },
+        **{f"competitor_{name}": [first[name], *[rest[name]] * 15] for name in rest},
     }
 
 
@@ -438,7 +435,7 @@ def test_a_competitor_on_another_cpu_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {**competitor(0, 0, weight=3), "rules": "cfs"},
+        {**competitor(0, 0, policy="idle"), "rules": "cfs"},
         {**ALWAYS, "policy": "fifo", "rules": "cfs"},
         {**ALWAYS, "policy": "fifo", "rules": "eevdf"},
     ],
@@ -450,15 +447,50 @@ def test_a_competitor_of_a_lower_class_causes_no_wait(changes: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
-@pytest.mark.parametrize("weight", [335, 1024, 3121])
+@pytest.mark.parametrize(("nice", "weight"), [(5, 335), (0, 1024), (-5, 3121)])
 def test_a_saturated_worker_and_a_competitor_share_a_cpu_by_weight(
-    weight: int, rules: str, tmp_path: Path
+    nice: int, weight: int, rules: str, tmp_path: Path
 ) -> None:
     changes = {"calls": 60_000, "rate_cps": 3e9 / SERVICE_NS, "drain_ns": 0, "rules": rules}
-    numbers = {**SERVER, **competitor(0, 0, weight=weight), **changes}
+    numbers = {**SERVER, **competitor(0, 0, nice=nice), **changes}
     report, _ = trace({**numbers, "receive_buffer_bytes": 100}, tmp_path)
     share = report.workers[0].ran_ns / report.t_end_ns
     assert share == pytest.approx(1024 / (1024 + weight), rel=0.02)
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+def test_a_competitor_of_a_higher_class_takes_a_cpu_completely(rules: str, tmp_path: Path) -> None:
+    changes = {"calls": 60_000, "rate_cps": 3e9 / SERVICE_NS, "drain_ns": 0, "rules": rules}
+    numbers = {**SERVER, **competitor(20_000_000, 15_000_000, policy="fifo"), **changes}
+    report, _ = trace({**numbers, "receive_buffer_bytes": 100}, tmp_path)
+    assert report.others[0].ran_ns / report.t_end_ns == pytest.approx(0.75, rel=0.01)
+    assert report.workers[0].ran_ns / report.t_end_ns == pytest.approx(0.25, rel=0.03)
+
+
+@pytest.mark.parametrize("policy", ["other", "batch", "fifo", "idle"])
+def test_a_competitor_stays_on_its_cpus(policy: str, tmp_path: Path) -> None:
+    beside = competitor(2_000_000, 1_000_000, policy=policy, first_cpu=1)
+    numbers = {**CALLS, **beside, "policy": "fifo", "rate_cps": 8000.0}
+    report, _ = trace(numbers, tmp_path)
+    assert report.others[0].ran_ns > 0
+    assert report.others[0].migrations == 0
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+def test_a_batch_competitor_preempts_no_worker(rules: str, tmp_path: Path) -> None:
+    """Compare how long the worker is off the CPU during messages beside a competitor of SCHED_BATCH and SCHED_OTHER."""
+    load, service_ns = 0.5, 10 * SERVICE_NS
+    numbers = {
+        **SERVER,
+        **{"service_law": "constant", "service_ns": [service_ns] * 7, "calls": 10_000},
+        **{"rate_cps": load * 1e9 / service_ns, "rules": rules},
+    }
+
+    def off_cpu_ns(policy: str) -> float:
+        beside = competitor(5_000_000, 50_000, policy=policy)
+        return float(trace({**numbers, **beside}, tmp_path)[1]["off_cpu_ns"].mean())
+
+    assert off_cpu_ns("batch") < 0.5 * off_cpu_ns("other")
 
 
 @pytest.mark.parametrize(

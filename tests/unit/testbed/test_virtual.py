@@ -173,6 +173,10 @@ def test_the_description_names_the_competitors(tmp_path: Path) -> None:
         "; competitor logger (1,000 µs of every 4,000 µs on CPUs 0–1); competitor cron (1,000 µs of every "
         "4,000 µs on all CPUs of the SPS)"
     )
+    cron = LOGGER | {"name": "cron", "policy": "batch", "nice": 5}
+    assert "cron (1,000 µs of every 4,000 µs on all CPUs of the SPS, SCHED_BATCH, nice 5)" in (
+        with_competitors(tmp_path, cron).description
+    )
     # The guest need not boot again for another competitor.
     assert virtual.network_script(bed) == virtual.network_script(TESTBED)
 
@@ -184,6 +188,9 @@ def test_the_description_names_the_competitors(tmp_path: Path) -> None:
         ({"busy_us": 4001}, r"logger: busy_us: expected at most period_us \(4000\), found 4001"),
         ({"name": "a name"}, r"competitors.*name"),
         ({"name": "sixteen-letters-"}, r"competitors.*name"),
+        ({"policy": "deadline"}, r"competitors.*policy"),
+        ({"nice": 20}, r"competitors.*nice"),
+        ({"policy": "idle", "nice": 5}, r"logger: nice: .* with policy idle"),
     ],
 )
 def test_a_wrong_competitor_is_refused(
