@@ -124,7 +124,8 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         The model has no parameters for the SUT, or the simulator cannot simulate the mode or the competitors.
     """
     simulated, sut = _simulated(testbed), config.sut(point.sut)
-    model = load_model(simulated.model)
+    models = [load_model(name) for name in simulated.models]
+    model = next((model for model in models if model.sut.proxy == sut.proxy), models[0])
     model.check_sut(sut)
     cores = max(cores_of(point.mode, point.cores))
     layout = _layout(simulated, cores)

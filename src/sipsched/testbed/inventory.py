@@ -296,8 +296,9 @@ class SimulatedMachine:
     model: Annotated[
         str,
         Meta(
-            pattern=r"\A[A-Za-z0-9_-]+\Z",
-            description="Name of a file in config/models, without .yaml.",
+            pattern=r"\A[A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*\Z",
+            description="Name of a file in config/models, without .yaml, or several names that are joined by commas. "
+            "A run uses the first model of its SUT's proxy program.",
         ),
     ]
     without: Annotated[
@@ -318,6 +319,11 @@ class SimulatedMachine:
             description="CPU time in ns that a switch of the mode takes from a worker. 0: another CPU does the switch.",
         ),
     ] = 0
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models that runs on this testbed can use."""
+        return tuple(self.model.split(","))
 
     @property
     def is_eevdf(self) -> bool:
@@ -619,7 +625,7 @@ def _describe_simulated(simulated: SimulatedMachine) -> str:
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
     return (
-        f"Discrete-event model {simulated.model} under the {scheduler} of Linux {simulated.kernel}, "
+        f"Discrete-event model {' or '.join(simulated.models)} under the {scheduler} of Linux {simulated.kernel}, "
         f"{plural(simulated.processors, 'processor')} of "
         f"{plural(simulated.cores_per_processor, 'core')}{without}; UAC, UAS and links take no CPU"
     )

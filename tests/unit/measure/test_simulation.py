@@ -417,6 +417,16 @@ def test_a_sut_that_the_model_lacks_is_refused(
         plan_point(replace(point(bed), sut=sut), config, load_testbed(bed))
 
 
+def test_a_testbed_with_a_model_per_proxy_uses_the_model_of_the_suts_proxy(
+    campaign: Config,
+) -> None:
+    bed = load_testbed(CFS)
+    for sut, model in (("kamailio-udp", "kamailio-qm"), ("opensips-udp", "opensips-papers")):
+        numbers = plan_point(replace(point(CFS), sut=sut), campaign, bed).numbers
+        assert numbers["service_ns"] == load_model(model).numbers["service_ns"]
+        assert model in bed.description
+
+
 def test_a_simulated_testbed_has_no_hosts() -> None:
     with pytest.raises(StableError, match="it has no hosts"), open_hosts(load_testbed(EEVDF)):
         pass
