@@ -720,6 +720,28 @@ static void test_routes(void)
 	end_world();
 }
 
+/* Check that each call has another user in To, and that all requests of a call have the same user. */
+static void test_callees(void)
+{
+	const struct peer peer = { .connection = NO_CONNECTION };
+
+	begin_world(true, NS_PER_S, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		/* the outbox keeps the bytes of its last message */
+		const struct outgoing *last = &world->to_uas->messages[0];
+		char to[64];
+
+		snprintf(to, sizeof(to), "\r\nTo: <sip:%06x@10.0.0.1:5070>", i);
+		uac_start(&world->uac, world->to_uas, i, &peer, world->now_ns);
+		CHECK(memmem(last->text, last->size, to, strlen(to)) && !memcmp(last->text, "INVITE", 6));
+		pass_time(NS_PER_MS);
+		CHECK(memmem(last->text, last->size, to, strlen(to)) && !memcmp(last->text, "ACK", 3));
+		pass_time(2 * NS_PER_S);
+		CHECK(memmem(last->text, last->size, to, strlen(to)) && !memcmp(last->text, "BYE", 3));
+	}
+	end_world();
+}
+
 static void test_lossy_calls(void)
 {
 	uint64_t sent = 0, arrived = 0;
@@ -899,6 +921,7 @@ int main(int argc, char **argv)
 	test_clean_calls(false, 0, 0);
 	test_clean_calls(true, 300 * NS_PER_MS, 50 * NS_PER_MS);
 	test_routes();
+	test_callees();
 	test_lossy_calls();
 	test_deaf_server();
 	test_answers();

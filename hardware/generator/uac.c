@@ -100,9 +100,12 @@ static void write_from(struct writer *w, const struct uac *uac, uint64_t index)
 	write_literal(w, "\r\nTo: ");
 }
 
-static void write_callee(struct writer *w, const struct uac *uac)
+/* Write the URI of the callee. Each call has another user, so that sipshard can spread the calls by user. */
+static void write_callee(struct writer *w, const struct uac *uac, uint64_t index)
 {
-	write_literal(w, "sip:callee@");
+	write_literal(w, "sip:");
+	write_hex(w, index, 6);
+	write_literal(w, "@");
 	write_host(w, uac->setup.remote_host, uac->setup.remote_port);
 	if (uac->setup.timing.reliable)
 		write_literal(w, ";transport=tcp");
@@ -133,11 +136,11 @@ static void send_invite(const struct uac *uac, struct outbox *outbox, const stru
 	struct writer w = writer_open(outbox);
 
 	write_literal(&w, "INVITE ");
-	write_callee(&w, uac);
+	write_callee(&w, uac, index);
 	write_via(&w, uac, index, 'i');
 	write_from(&w, uac, index);
 	write_literal(&w, "<");
-	write_callee(&w, uac);
+	write_callee(&w, uac, index);
 	write_literal(&w, ">");
 	write_middle(&w, uac, index, "1 INVITE");
 	write_literal(&w, "Contact: <sip:caller@");
@@ -156,7 +159,7 @@ static void send_ack_of_failure(struct uac *uac, const struct uac_call *call, st
 	struct writer w = writer_open(uac->outbox);
 
 	write_literal(&w, "ACK ");
-	write_callee(&w, uac);
+	write_callee(&w, uac, index);
 	write_via(&w, uac, index, 'i');
 	write_from(&w, uac, index);
 	write_span(&w, to);
@@ -329,7 +332,7 @@ static void write_routes(struct writer *w, const struct sip_message *m)
 	}
 }
 
-static struct dialog *make_dialog(const struct uac *uac, const struct sip_message *m)
+static struct dialog *make_dialog(const struct uac *uac, uint64_t index, const struct sip_message *m)
 {
 	struct outgoing scratch;
 	struct writer w = { &scratch, scratch.text, scratch.text + sizeof(scratch.text), false };
@@ -340,7 +343,7 @@ static struct dialog *make_dialog(const struct uac *uac, const struct sip_messag
 	if (span_size(m->contact))
 		write_span(&w, m->contact);
 	else
-		write_callee(&w, uac);
+		write_callee(&w, uac, index);
 	sizes.target_size = (uint32_t)(w.at - mark);
 	mark = w.at;
 	write_span(&w, m->to);
@@ -436,7 +439,7 @@ static void on_answer(struct uac *uac, struct uac_call *call, const struct sip_m
 	struct call_record *record = record_of(uac, call);
 
 	if (call->state == UAC_CALLING || call->state == UAC_PROCEEDING) {
-		call->dialog = make_dialog(uac, m);
+		call->dialog = make_dialog(uac, index_of(uac, call), m);
 		if (!call->dialog) {
 			uac->counts.unexpected[m->kind]++;
 			return;
