@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * This BPF program chooses the socket for each datagram among the sockets of one port, by the Call-ID of the SIP
- * message (RFC 3261 20.8).
+ * This BPF program chooses the socket for each datagram among the sockets of one port, by a key of the SIP message. The
+ * key is the Call-ID (RFC 3261 20.8), or the user or the domain of the URI in the To header (20.39).
  *
- * All messages of a call reach the same socket, whether the UAC or the UAS sends them. The socket's number is a hash of
- * the Call-ID modulo the number of sockets. The hash is FNV-1a over the value without blanks. A message without a
- * Call-ID goes to socket 0. The program drops a message whose socket is closed, because another instance of the proxy
- * does not know the message's call.
+ * With the Call-ID as key, all messages of a call reach the same socket, whether the UAC or the UAS sends them. With a
+ * key from the To header, requests that the callee sends within a dialog can reach another socket, because the To header
+ * of these requests names the caller (12.2.1.1).
+ *
+ * The socket's number is a hash of the key modulo the number of sockets. The hash is FNV-1a over the key. Blanks in a
+ * Call-ID do not count. A message without the key goes to socket 0. The program drops a message whose socket is closed,
+ * because another instance of the proxy does not know the message's call.
  *
  * The search for line ends reads eight bytes at a time, because most groups of eight bytes contain no line end. The program
  * needs bpf_loop (Linux 5.17).
@@ -20,7 +23,7 @@
 #define WORD         8
 #define STEP         64
 #define HASH_STEP    16
-#define VALUE_MAX    256 /* the hash covers at most this many bytes of a Call-ID */
+#define VALUE_MAX    256 /* the program reads at most this many bytes of the header */
 #define SPARE        16  /* extra bytes after the copied message, so that reads stay within the buffer */
 #define NEWLINES     0x0a0a0a0a0a0a0a0aULL
 #define LOW_BITS     0x0101010101010101ULL
@@ -32,6 +35,22 @@
 char LICENSE[] SEC("license") = "GPL";
 
 const volatile __u32 n_sockets = 1;
+const volatile enum shard_key key = SHARD_BY_CALL_ID;
+
+/*
+ * The parts of a To header, such as `To: "Bob" <sip:bob@example.org:5060>;tag=1`. The URI starts after the second colon
+ * outside quotes. The first part of the URI is the user. If the URI has no user, the first part is the domain, or a
+ * telephone number.
+ */
+enum part {
+	HEADER_NAME, /* before the first colon */
+	SCHEME,      /* before the second colon, with a display name before the URI */
+	QUOTED,      /* within the quotes of a display name */
+	ESCAPED,     /* after a backslash within the quotes */
+	FIRST_PART,
+	SKIPPED, /* between the first part and the domain, such as a password */
+	DOMAIN,
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_REUSEPORT_SOCKARRAY);
@@ -61,8 +80,9 @@ struct {
 struct search {
 	struct head *head;
 	__u32 size;
-	__u32 value; /* offset of the Call-ID's value; 0 if it is not found */
+	__u32 value; /* offset after the name of the header with the key; 0 if the header is not found */
 	__u32 hash;
+	enum part part; /* unused if the key is the Call-ID */
 };
 
 static __always_inline char lower(char c)
@@ -70,7 +90,12 @@ static __always_inline char lower(char c)
 	return c | 0x20;
 }
 
-/* Return the offset of the Call-ID's value if the Call-ID header follows the line end at `at`, otherwise 0. */
+static __always_inline bool ends_name(char c)
+{
+	return c == ':' || c == ' ';
+}
+
+/* Return the offset after the header's name if the header with the key follows the line end at `at`, otherwise 0. */
 static __always_inline __u32 value_after(const struct head *head, __u32 at)
 {
 	const char *line;
@@ -79,18 +104,25 @@ static __always_inline __u32 value_after(const struct head *head, __u32 at)
 	if (head->bytes[at] != '\n')
 		return 0;
 	line = head->bytes + at + 1;
-	if (lower(line[0]) == 'i' && (line[1] == ':' || line[1] == ' '))
+	if (key != SHARD_BY_CALL_ID) {
+		if (lower(line[0]) == 't' && ends_name(line[1]))
+			return at + 2;
+		if (lower(line[0]) == 't' && lower(line[1]) == 'o' && ends_name(line[2]))
+			return at + 3;
+		return 0;
+	}
+	if (lower(line[0]) == 'i' && ends_name(line[1]))
 		return at + 2;
 	if (lower(line[0]) == 'c' && lower(line[1]) == 'a' && lower(line[2]) == 'l' &&
 	    lower(line[3]) == 'l' && line[4] == '-' && lower(line[5]) == 'i' && lower(line[6]) == 'd' &&
-	    (line[7] == ':' || line[7] == ' '))
+	    ends_name(line[7]))
 		return at + 8;
 	return 0;
 }
 
 /*
- * Search the eight bytes at `at` for the line end before the Call-ID header. If the line end is found, store the offset
- * of the Call-ID's value in `search` and return true.
+ * Search the eight bytes at `at` for the line end before the header with the key. If the line end is found, store the
+ * offset after the header's name in `search` and return true.
  */
 static __always_inline bool find_in_word(struct search *search, __u32 at)
 {
@@ -126,7 +158,57 @@ static long find_in_step(__u32 index, void *context)
 	return 0;
 }
 
-/* Add the next HASH_STEP bytes of the Call-ID's value to the hash. Skip blanks and the colon before the value. */
+static __always_inline void add_to_hash(struct search *search, char c)
+{
+	search->hash = (search->hash ^ (__u8)c) * FNV_PRIME;
+}
+
+/* Read the next byte of a To header, and add the byte to the hash if the key has it. Return true at the key's end. */
+static __always_inline bool read_to(struct search *search, char c)
+{
+	switch (search->part) {
+	case HEADER_NAME:
+		if (c == ':')
+			search->part = SCHEME;
+		return false;
+	case SCHEME:
+		if (c == '"')
+			search->part = QUOTED;
+		else if (c == ':')
+			search->part = FIRST_PART;
+		return false;
+	case QUOTED:
+		if (c == '\\')
+			search->part = ESCAPED;
+		else if (c == '"')
+			search->part = SCHEME;
+		return false;
+	case ESCAPED:
+		search->part = QUOTED;
+		return false;
+	default:
+		break;
+	}
+	if (c == '>' || c == ' ' || c == '\t')
+		return true;
+	if (c == '@' && key == SHARD_BY_DOMAIN && search->part != DOMAIN) {
+		search->hash = FNV_BASIS;
+		search->part = DOMAIN;
+		return false;
+	}
+	if (c == '@' || c == ':' || c == ';' || c == '?') {
+		if (key == SHARD_BY_USER || search->part == DOMAIN)
+			return true;
+		search->part = SKIPPED;
+		return false;
+	}
+	/* the case of a domain does not matter, but the case of a user does (RFC 3261 19.1.4) */
+	if (search->part != SKIPPED)
+		add_to_hash(search, key == SHARD_BY_DOMAIN ? lower(c) : c);
+	return false;
+}
+
+/* Read the next HASH_STEP bytes of the header, and add the bytes of the key to the hash. */
 static long hash_step(__u32 index, void *context)
 {
 	struct search *search = context;
@@ -141,8 +223,12 @@ static long hash_step(__u32 index, void *context)
 
 		if (c == '\r' || c == '\n' || first + i >= search->size)
 			return 1;
-		if (c != ' ' && c != '\t' && !(c == ':' && search->hash == FNV_BASIS))
-			search->hash = (search->hash ^ (__u8)c) * FNV_PRIME;
+		if (key != SHARD_BY_CALL_ID) {
+			if (read_to(search, c))
+				return 1;
+		} else if (c != ' ' && c != '\t' && !(c == ':' && search->hash == FNV_BASIS)) {
+			add_to_hash(search, c);
+		}
 	}
 	return 0;
 }
@@ -174,6 +260,7 @@ int sipshard(struct sk_reuseport_md *message)
 {
 	struct search search = { .hash = FNV_BASIS };
 	__u32 zero = 0, socket = 0;
+	bool has_key = false;
 	struct shard_counts *count = bpf_map_lookup_elem(&counts, &zero);
 
 	search.head = bpf_map_lookup_elem(&heads, &zero);
@@ -184,10 +271,12 @@ int sipshard(struct sk_reuseport_md *message)
 	/* the buffer may contain bytes of an earlier, longer message after the end of this message */
 	if (search.value && search.value < search.size) {
 		bpf_loop(VALUE_MAX / HASH_STEP, hash_step, &search, 0);
-		socket = (search.hash ^ search.hash >> 16) % n_sockets;
-	} else {
-		count->without_call_id++;
+		has_key = key == SHARD_BY_CALL_ID || search.part >= FIRST_PART;
 	}
+	if (has_key)
+		socket = (search.hash ^ search.hash >> 16) % n_sockets;
+	else
+		count->without_key++;
 	if (bpf_sk_select_reuseport(message, &sockets, &socket, 0)) {
 		count->gone++;
 		return SK_DROP;

@@ -3,15 +3,16 @@
  * sipshard assigns calls to the UDP sockets that share a port. The programs that own the sockets need no change.
  *
  * USAGE
- *   sipshard --port P --sockets N --report FILE --ready FILE PID...
+ *   sipshard --port P --sockets N [--key call-id|user|domain] --report FILE --ready FILE PID...
  *
  * WHAT IT DOES
  *   sipshard finds the N sockets that the processes have bound to UDP port P with SO_REUSEPORT (pidfd_getfd). sipshard
- *   attaches the BPF program of shard.bpf.c, which chooses a socket by Call-ID, and then creates the file of --ready.
+ *   attaches the BPF program of shard.bpf.c, and then creates the file of --ready. The BPF program chooses a socket by the
+ *   Call-ID (the default), or by the user or the domain of the URI in the To header.
  *   At SIGTERM or SIGINT, sipshard writes a report, one JSON object:
  *     selected          datagrams per socket, in the order of the processes
- *     without_call_id   datagrams without a Call-ID, which went to socket 0
- *     gone              datagrams that the BPF program dropped because the socket of their call was closed
+ *     without_call_id   datagrams without the key, which went to socket 0
+ *     gone              datagrams that the BPF program dropped because the socket of their key was closed
  *     runs, run_ns      number and total time of the BPF program's runs, if the kernel counts them
  *                       (kernel.bpf_stats_enabled)
  * sipshard pins no BPF object. The BPF program stays attached as long as the sockets exist, even if sipshard is killed.
@@ -39,6 +40,7 @@
 struct shards {
 	unsigned port;
 	unsigned wanted;
+	enum shard_key key;
 	unsigned n_sockets;
 	int denied; /* errno of the last failed attempt to copy the sockets of a process; 0: none failed */
 	int sockets[SHARDS_MAX];
@@ -47,9 +49,27 @@ struct shards {
 
 static _Noreturn void usage(void)
 {
-	complain("usage: sipshard --port P --sockets N (1 to %d) --report FILE --ready FILE PID...",
+	complain("usage: sipshard --port P --sockets N (1 to %d) [--key call-id|user|domain] --report FILE "
+		 "--ready FILE PID...",
 		 SHARDS_MAX);
 	exit(EXIT_USAGE);
+}
+
+static bool parse_key(const char *name, enum shard_key *key)
+{
+	static const char *const names[] = {
+		[SHARD_BY_CALL_ID] = "call-id",
+		[SHARD_BY_USER] = "user",
+		[SHARD_BY_DOMAIN] = "domain",
+	};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(name, names[i]) == 0) {
+			*key = i;
+			return true;
+		}
+	}
+	return false;
 }
 
 /*
@@ -113,7 +133,7 @@ static int write_report(const char *path, const struct shards *shards, const str
 	for (int cpu = 0; cpu < cpus; cpu++) {
 		for (unsigned i = 0; i < SHARDS_MAX; i++)
 			sum.selected[i] += counts[cpu].selected[i];
-		sum.without_call_id += counts[cpu].without_call_id;
+		sum.without_key += counts[cpu].without_key;
 		sum.gone += counts[cpu].gone;
 	}
 	free(counts);
@@ -122,7 +142,7 @@ static int write_report(const char *path, const struct shards *shards, const str
 	for (unsigned i = 0; i < shards->n_sockets; i++)
 		fprintf(file, "%s%llu", i ? ", " : "", (unsigned long long)sum.selected[i]);
 	fprintf(file, "], \"without_call_id\": %llu, \"gone\": %llu, \"runs\": %llu, \"run_ns\": %llu}\n",
-		(unsigned long long)sum.without_call_id, (unsigned long long)sum.gone,
+		(unsigned long long)sum.without_key, (unsigned long long)sum.gone,
 		(unsigned long long)info.run_cnt, (unsigned long long)info.run_time_ns);
 	return fclose(file) ? fail(path, strerror(errno)) : 0;
 }
@@ -136,6 +156,7 @@ static int run(struct shards *shards, const char *report, const char *ready)
 	if (!object)
 		return fail("cannot open the BPF program", strerror(errno));
 	object->rodata->n_sockets = shards->n_sockets;
+	object->rodata->key = shards->key;
 	if (shard_bpf__load(object)) {
 		result = fail(
 			"cannot load the program; it needs Linux 5.17 (sk_reuseport, bpf_loop) and CAP_BPF",
@@ -161,11 +182,9 @@ static int run(struct shards *shards, const char *report, const char *ready)
 int main(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "port", required_argument, NULL, 'p' },
-		{ "sockets", required_argument, NULL, 'n' },
-		{ "report", required_argument, NULL, 'r' },
-		{ "ready", required_argument, NULL, 'y' },
-		{ 0 },
+		{ "port", required_argument, NULL, 'p' },  { "sockets", required_argument, NULL, 'n' },
+		{ "key", required_argument, NULL, 'k' },   { "report", required_argument, NULL, 'r' },
+		{ "ready", required_argument, NULL, 'y' }, { 0 },
 	};
 	const char *report = NULL, *ready = NULL;
 	struct shards shards = { 0 };
@@ -177,6 +196,8 @@ int main(int argc, char **argv)
 			shards.port = (unsigned)number;
 		else if (option == 'n' && parse_whole(optarg, 1, SHARDS_MAX, &number))
 			shards.wanted = (unsigned)number;
+		else if (option == 'k' && parse_key(optarg, &shards.key))
+			continue;
 		else if (option == 'r')
 			report = optarg;
 		else if (option == 'y')
