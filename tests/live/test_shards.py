@@ -1,5 +1,6 @@
 """Test sockets that share the proxy's port: all messages of a call must reach the same socket."""
 
+import dataclasses
 import json
 import os
 import re
@@ -10,9 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from helpers import Measure, findings, run_json, wait_for
+
+from sipsched.plan.config import Config
 
 PORT, SOCKETS = 25060, 3
 RECEIVER = """
@@ -155,7 +159,12 @@ def test_missing_sockets_are_an_error_in_one_line(dispatcher: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "arguments",
-    ["--port 0 --sockets 3 1", "--port 5060 --sockets x 1", "--port 5060 --sockets 3 y"],
+    [
+        "--port 0 --sockets 3 1",
+        "--port 5060 --sockets x 1",
+        "--port 5060 --sockets 3 y",
+        "--port 5060 --sockets 3 --key to 1",
+    ],
 )
 def test_wrong_usage_prints_the_usage(dispatcher: Path, arguments: str) -> None:
     argv = [dispatcher / "sipshard", "--report", "r", "--ready", "y", *arguments.split()]
@@ -213,9 +222,16 @@ def test_killed_sipshard_leaves_nothing_in_the_kernel(dispatcher: Path, tmp_path
     wait_for(lambda: not shown(), 5)
 
 
-@pytest.mark.parametrize("deployment", ["sockets", "partitioned"])
-def test_each_call_stays_at_one_worker(measure: Measure, deployment: str) -> None:
-    record = measure(sut=f"kamailio-udp-{deployment}", threads=4, cps=200, duration_s=2.5)
+@pytest.mark.parametrize(
+    ("deployment", "shard_by"),
+    [("sockets", "call-id"), ("partitioned", "call-id"), ("partitioned", "user")],
+)
+def test_each_call_stays_at_one_worker(
+    measure: Measure, campaign: Config, deployment: str, shard_by: Literal["call-id", "user"]
+) -> None:
+    name = f"kamailio-udp-{deployment}"
+    suts = {name: dataclasses.replace(campaign.sut(name), shard_by=shard_by)}
+    record = measure(sut=name, suts=suts, threads=4, cps=200, duration_s=2.5)
     run = run_json(record)
     assert run["generator"]["calls_completed"] == 500
     assert run["generator"]["retransmissions"] == 0

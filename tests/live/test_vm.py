@@ -1,15 +1,18 @@
 """Test the guest testbed, which has a CFS kernel."""
 
+import dataclasses
 import itertools
 import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from helpers import Measure, pids, run_json
 
+from sipsched.plan.config import Config
 from sipsched.records.bursts import read_bursts
 from sipsched.records.trace import read_trace
 from sipsched.testbed import vm
@@ -87,11 +90,14 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     assert {program.owner for program in bursts.programs} & {"softirq", "kernel", "fair", "own"}
 
 
-def test_calls_reach_instances_by_call_id(guest: Testbed, measure: Measure) -> None:
+@pytest.mark.parametrize("shard_by", ["call-id", "user"])
+def test_calls_reach_instances_by_key(
+    guest: Testbed, measure: Measure, campaign: Config, shard_by: Literal["call-id", "user"]
+) -> None:
     # the BPF verifier of the guest's kernel must accept the program of sipshard
-    run = run_json(
-        measure(bed=guest, sut="kamailio-udp-partitioned", threads=2, cps=20, duration_s=2.0)
-    )
+    name = "kamailio-udp-partitioned"
+    suts = {name: dataclasses.replace(campaign.sut(name), shard_by=shard_by)}
+    run = run_json(measure(bed=guest, sut=name, suts=suts, threads=2, cps=20, duration_s=2.0))
     assert run["generator"]["calls_completed"] == run["load"]["calls"] == 40
     assert min(run["proxy"]["shards"]["selected"]) > 0
 

@@ -1,4 +1,4 @@
-"""UDP sockets that share the proxy's port. A BPF program selects the socket of a call by its Call-ID."""
+"""UDP sockets that share the proxy's port. A BPF program selects the socket of a message by its Call-ID or its user."""
 
 from collections.abc import Mapping, Sequence
 
@@ -66,7 +66,8 @@ class Shards:
         pids = sps.shell('pgrep --pgroup "$(cat "$1")" "$2"', proxy.pid_file, program).stdout
         port = ("--port", str(self._port))
         sockets = ("--sockets", str(self._threads))
-        if reason := self._program.start([*port, *sockets, *pids.split()]):
+        key = ("--key", self._sut.shard_by)
+        if reason := self._program.start([*port, *sockets, *key, *pids.split()]):
             raise StableError(f"host {sps.spec}: {reason}")
 
     def end(self) -> ShardReport:

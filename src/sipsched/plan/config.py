@@ -538,6 +538,11 @@ def _check_sut(sut: Sut, what: str) -> None:
             f"{where}.probe: expected off, found {sut.probe or 'none, which means the probe of the campaign'}; the "
             f"probe would count every message twice, at the {sut.deployment} and at an instance"
         )
+    if sut.shard_by != "call-id" and not sut.sharded:
+        raise StableError(
+            f"{where}.shard_by: expected call-id, found {sut.shard_by}; with deployment {sut.deployment}, "
+            "no BPF program chooses sockets"
+        )
     if not sut.over_tcp:
         if sut.connections is not None:
             raise StableError(

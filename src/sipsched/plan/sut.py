@@ -152,6 +152,13 @@ class Sut:
             "sipdispatch."
         ),
     ] = "shared"
+    shard_by: Annotated[
+        Literal["call-id", "user"],
+        Meta(
+            description="In the deployments sockets and partitioned: the part of a message that selects its socket. "
+            "call-id is the Call-ID. user is the user of the URI in the To header (docs/partitioned.md)."
+        ),
+    ] = "call-id"
 
     @property
     def arrangement(self) -> Arrangement:

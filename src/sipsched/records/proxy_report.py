@@ -12,7 +12,8 @@ class ShardReport:
     selected
         Datagrams per socket.
     without_call_id
-        Datagrams without a Call-ID, which sipshard assigns to the first socket.
+        Datagrams without a Call-ID, or without a user if the user selects the socket. sipshard assigns them to the
+        first socket.
     gone
         Datagrams that were dropped because the socket of their call was closed.
     runs, run_ns

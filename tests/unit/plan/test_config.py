@@ -473,6 +473,11 @@ def test_a_document_reads_existing_studies(document: dict[str, Any]) -> None:
             {"deployment": "front"},
             r"suts\.x\.probe: expected off, found none.* every message twice",
         ),
+        (
+            {"shard_by": "user"},
+            r"suts\.x\.shard_by: expected call-id, found user; with deployment shared, no BPF program",
+        ),
+        ({"shard_by": "from"}, r"suts\.x\.shard_by: expected one of call-id, user, found 'from'"),
         ({"transport": "sctp"}, r"suts\.x\.transport: expected one of udp, tcp, found 'sctp'"),
         ({"transport": "tcp", "connections": 0, "probe": "off"}, r"suts\.x\.connections"),
     ],
