@@ -8,6 +8,7 @@ Layout (addresses of RFC 2544's benchmarking range)::
 SSH uses one more veth link per namespace, between the namespace and the rest of this machine.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from sipsched.testbed.inventory import Testbed
@@ -35,7 +36,7 @@ class LocalTestbed(MachineTestbed):
     def __init__(self) -> None:
         super().__init__("local", NAMESPACES, __name__, "fab up")
 
-    def _create(self, testbed: Testbed) -> None:
+    def _create(self, testbed: Testbed, say: Callable[[str], None]) -> None:
         self._make_keys([namespace.management for namespace in self.namespaces])
         self._create_namespaces()
         in_sps = f"ip -n {self._namespace('sps').name}"

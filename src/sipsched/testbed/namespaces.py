@@ -123,8 +123,11 @@ class MachineTestbed(ABC):
         self.check_cpus(testbed, [spec for spec in testbed.hosts if spec.role in roles])
 
     @abstractmethod
-    def _create(self, testbed: Testbed) -> None:
-        """Create all parts of the testbed. The caller guarantees that no part exists yet."""
+    def _create(self, testbed: Testbed, say: Callable[[str], None]) -> None:
+        """Create all parts of the testbed, and call `say` with a line before each step that takes many seconds.
+
+        The caller guarantees that no part exists yet.
+        """
 
     def is_up(self) -> bool:
         """Return True if all network namespaces of the testbed exist, and an sshd runs in each namespace."""
@@ -153,14 +156,14 @@ class MachineTestbed(ABC):
             Seconds without a run after which the guardian removes the testbed. The guardian does this even if the
             process that controls the runs was killed. With None, the testbed exists until `take_down`.
         say
-            Function that prints a line if another user holds the lock.
+            Function that prints a line if another user holds the lock, and before each step that takes many seconds.
         """
         self.check_machine(testbed)
         with self.held(f"bringing up testbed {testbed.name}", testbed.lock_wait_s, say):
             if not self._serves(testbed):
                 self._remove()
                 try:
-                    self._create(testbed)
+                    self._create(testbed, say)
                 except BaseException:
                     self._remove()
                     raise

@@ -93,9 +93,9 @@ class VirtualTestbed(GuestTestbed):
     def _command(self, testbed: Testbed, image: GuestImage) -> list[str]:
         return guest_command(testbed, self._machine(testbed), image, built(), self.state)
 
-    def _create(self, testbed: Testbed) -> None:
+    def _create(self, testbed: Testbed, say: Callable[[str], None]) -> None:
         machine = self._machine(testbed)
-        image = ensure_image(machine.kernel, copies=machine.copies)
+        image = ensure_image(machine.kernel, say, copies=machine.copies)
         self._make_keys([f"[{spec.address}]:{spec.port}" for spec in testbed.hosts])
         configs = {
             f"{role}.sshd_config": SSHD_CONFIG.format(
@@ -105,6 +105,7 @@ class VirtualTestbed(GuestTestbed):
         }
         configs["sshd_config"] = configs.pop("sps.sshd_config")
         self._write_seed({**configs, "network.sh": network_script(testbed)})
+        say(f"booting the guest of testbed {testbed.name} (about 25 s, longer on a busy machine)")
         self._run(self._command(testbed, image))
         self._wait_for_guest(testbed, BOOT_PATIENCE_S)
         self._booted_file.write_text(self._identity(testbed))

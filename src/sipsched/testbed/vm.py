@@ -11,7 +11,7 @@ on this machine, and two of them then move into the namespaces. All tap devices 
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sipsched.errors import StableError, TransientError
@@ -93,9 +93,9 @@ class VmTestbed(GuestTestbed):
     def _accelerator_file(self) -> Path:
         return self.state / "accelerator"
 
-    def _create(self, testbed: Testbed) -> None:
+    def _create(self, testbed: Testbed, say: Callable[[str], None]) -> None:
         guest = self._machine(testbed)
-        image = ensure_image(guest.kernel, copies=guest.copies)
+        image = ensure_image(guest.kernel, say, copies=guest.copies)
         addresses = [namespace.management for namespace in self.namespaces]
         management = MANAGEMENT.address.split("/")[0]
         self._make_keys([*addresses, management])

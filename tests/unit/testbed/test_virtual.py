@@ -128,6 +128,31 @@ def test_a_changed_file_or_library_needs_another_boot(
     assert len(identities | {bed._identity(TESTBED)}) == 4
 
 
+def test_bringing_up_shows_a_line_before_each_long_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Replace the image, the keys and QEMU, and compare the lines with the steps."""
+    bed = virtual.VirtualTestbed()
+    bed.state = tmp_path
+    events: list[str] = []
+
+    def image(kernel: str, say: Any, copies: Any) -> guest_image.GuestImage:
+        say("image")
+        return guest_image.GuestImage(Path("/images/6.1-abc"))
+
+    monkeypatch.setattr(virtual, "ensure_image", image)
+    monkeypatch.setattr(virtual, "image_name", lambda kernel, copies: kernel)
+    monkeypatch.setattr(virtual, "built", lambda: Path("/lib"))
+    monkeypatch.setattr(bed, "_make_keys", lambda addresses: None)
+    monkeypatch.setattr(bed, "_write_seed", lambda files: None)
+    monkeypatch.setattr(bed, "_run", lambda argv: events.append("QEMU"))
+    monkeypatch.setattr(bed, "_wait_for_guest", lambda testbed, limit_s: None)
+    bed._create(TESTBED, events.append)
+    assert events[0] == "image"
+    assert "testbed virtual (about 25 s" in events[1]
+    assert events[2:] == ["QEMU"]
+
+
 def test_a_limit_counts_the_guests_time() -> None:
     times: Iterator[float] = itertools.chain([0.0, 1.0, 4.9], itertools.repeat(5.0))
     patience = Patience(lambda: next(times), 600)
