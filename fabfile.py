@@ -113,15 +113,17 @@ def virtual_down(_):
 
 @task(name="check")
 @one_line_errors
-def virtual_check(_, kernel="6.1", cores="4", mips="2000", quantum_ns="5000"):
+def virtual_check(
+    _, kernel="6.1", cores="4", mips="2000", quantum_ns="5000", kernel_weight="1", wake_ns="0"
+):
     """Test whether the virtual clock of an emulated guest counts correctly. The exit code is 1 if a test fails."""
     clock = VirtualClock(
         mips=count("mips", mips),
         quantum_ns=count("quantum-ns", quantum_ns),
-        kernel_weight=1,
-        wake_ns=0,
+        kernel_weight=decimal("kernel-weight", kernel_weight),
+        wake_ns=count("wake-ns", wake_ns, least=0),
     )
-    passed, failed = judge(*self_test(clock, count("cores", cores), find_kernel(kernel)))
+    passed, failed = judge(*self_test(clock, count("cores", cores), find_kernel(kernel)), clock)
     for line in passed:
         print(line)
     if failed:
@@ -153,11 +155,18 @@ def modes(_, testbed="local", cores="1", threads="8"):
         print(line)
 
 
-def count(option, text):
-    """Convert the text of an option to a whole number. Raise an error unless the text is a whole number from 1."""
-    if not re.fullmatch("[1-9][0-9]*", text):
-        raise StableError(f"--{option}: expected a whole number from 1, found '{text}'")
+def count(option, text, least=1):
+    """Convert the text of an option to a whole number. Raise an error if the text is no whole number from `least`."""
+    if not re.fullmatch("0|[1-9][0-9]*", text) or int(text) < least:
+        raise StableError(f"--{option}: expected a whole number from {least}, found '{text}'")
     return int(text)
+
+
+def decimal(option, text):
+    """Convert the text of an option, such as 8.5, to a number. Raise an error if the text is no positive number."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or not float(text):
+        raise StableError(f"--{option}: expected a positive number, found '{text}'")
+    return float(text)
 
 
 @task

@@ -86,10 +86,10 @@ def test_clock(release: str) -> None:
             for boot in range(BOOTS):
                 start = time.monotonic()
                 result, counters = self_test(CLOCK, CORES, kernel)
-                failed = judge(result, counters)[1]
+                failed = judge(result, counters, CLOCK)[1]
                 waits.setdefault(loops, []).append(result.wait_ns)
                 errors = ", ".join(
-                    f"{name} {error:.2%}" for name, (error, _) in result.errors.items()
+                    f"{name} {error:.2%}" for name, (error, _) in result.errors(CLOCK).items()
                 )
                 print(
                     f"{loops} busy loops, boot {boot}: {errors}; {time.monotonic() - start:.1f} s real"

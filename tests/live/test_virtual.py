@@ -10,8 +10,10 @@ from helpers import Measure, run_json
 
 from sipsched.records.trace import Flag, read_trace
 from sipsched.testbed import provision, virtual
+from sipsched.testbed.guest_image import IMAGES
 from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.testbed.session import open_hosts
+from sipsched.testbed.virtual_clock import TESTED_FILE
 
 STAMPS = ("t_arr", "t_stack", "t_sockq", "t_sip_in", "t_sip_out", "t_dep")
 
@@ -62,6 +64,11 @@ def test_run_is_valid_on_a_shared_machine_and_names_its_clock(
     # An emulated processor with 7000 MIPS needs less than 1 ms of virtual time per message.
     service_ns = records["t_sip_out"] - records["t_sip_in"]
     assert 10_000 < service_ns.mean() < 1_000_000
+
+
+def test_the_clock_was_tested_before_the_boot(bed: Testbed) -> None:
+    assert bed.virtual is not None
+    assert repr(bed.virtual.clock) in (IMAGES / TESTED_FILE).read_text()
 
 
 def test_the_guest_reaches_nothing_but_its_controller(bed: Testbed) -> None:

@@ -31,6 +31,7 @@ from sipsched.testbed.virtual_clock import (
     STANDSTILL_S,
     StandstillCheck,
     built,
+    ensure_tested,
     qemu_command,
     qemu_version,
 )
@@ -96,6 +97,7 @@ class VirtualTestbed(GuestTestbed):
     def _create(self, testbed: Testbed, say: Callable[[str], None]) -> None:
         machine = self._machine(testbed)
         image = ensure_image(machine.kernel, say, copies=machine.copies)
+        ensure_tested(machine.clock, image.kernel, IMAGES, say)
         self._make_keys([f"[{spec.address}]:{spec.port}" for spec in testbed.hosts])
         configs = {
             f"{role}.sshd_config": SSHD_CONFIG.format(

@@ -131,7 +131,7 @@ def test_a_changed_file_or_library_needs_another_boot(
 def test_bringing_up_shows_a_line_before_each_long_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Replace the image, the keys and QEMU, and compare the lines with the steps."""
+    """Replace the image, the self-test, the keys and QEMU, and compare the lines with the steps."""
     bed = virtual.VirtualTestbed()
     bed.state = tmp_path
     events: list[str] = []
@@ -140,7 +140,11 @@ def test_bringing_up_shows_a_line_before_each_long_step(
         say("image")
         return guest_image.GuestImage(Path("/images/6.1-abc"))
 
+    def tested(clock: Any, kernel: Path, folder: Path, say: Any) -> None:
+        say(f"test {clock} with {kernel}")
+
     monkeypatch.setattr(virtual, "ensure_image", image)
+    monkeypatch.setattr(virtual, "ensure_tested", tested)
     monkeypatch.setattr(virtual, "image_name", lambda kernel, copies: kernel)
     monkeypatch.setattr(virtual, "built", lambda: Path("/lib"))
     monkeypatch.setattr(bed, "_make_keys", lambda addresses: None)
@@ -148,9 +152,11 @@ def test_bringing_up_shows_a_line_before_each_long_step(
     monkeypatch.setattr(bed, "_run", lambda argv: events.append("QEMU"))
     monkeypatch.setattr(bed, "_wait_for_guest", lambda testbed, limit_s: None)
     bed._create(TESTBED, events.append)
-    assert events[0] == "image"
-    assert "testbed virtual (about 25 s" in events[1]
-    assert events[2:] == ["QEMU"]
+    assert TESTBED.virtual is not None
+    test = f"test {TESTBED.virtual.clock} with /images/6.1-abc/vmlinuz"
+    assert events[:2] == ["image", test]
+    assert "testbed virtual (about 25 s" in events[2]
+    assert events[3:] == ["QEMU"]
 
 
 def test_a_limit_counts_the_guests_time() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sipsched.errors import StableError, TransientError
+from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import virtual_clock
 from sipsched.testbed.guest import QEMU
 from sipsched.testbed.inventory import VirtualClock
@@ -23,7 +24,8 @@ EXACT = {
     "speeds": [1000.0, 1000.0, 1000.0],
     "workers": 2,
     "service_ns": 400_000,
-    "wait_ns": 360_000,
+    # With 2000 MIPS and kernel weight 1, the delivery of a message takes 4 µs in addition to the computed wait.
+    "wait_ns": 364_000,
     "theory_ns": 360_000,
 }
 COUNTERS = virtual_clock.Statistics(10**9, 200_000, 3000, 0, 0, 2000, 60_000, 0)
@@ -87,7 +89,7 @@ def test_a_library_that_is_not_preloaded_is_refused() -> None:
         ({"loop_ns": 1_004_000}, ""),
         ({"loop_ns": 1_006_000}, "loop count: off by 0.600 %"),
         ({"speeds": [1000.0, 1000.0, 1011.0]}, "equal speed: off by 1.100 %"),
-        ({"wait_ns": 340_000}, "wait of M/D/2: off by 5.556 %"),
+        ({"wait_ns": 340_000}, "wait of M/D/2: off by 6.593 %"),
         # the self-test measured nothing
         ({"loop_ns": 0}, "loop count: off by 100.000 %"),
         ({"wait_ns": 0}, "wait of M/D/2: off by 100.000 %"),
@@ -95,7 +97,7 @@ def test_a_library_that_is_not_preloaded_is_refused() -> None:
     ],
 )
 def test_each_failed_test_has_one_line(change: dict[str, Any], failed: str) -> None:
-    passed, lines = virtual_clock.judge(SelfTest(**{**EXACT, **change}), COUNTERS)
+    passed, lines = virtual_clock.judge(SelfTest(**{**EXACT, **change}), COUNTERS, CLOCK)
     assert [line.partition(",")[0] for line in lines] == ([failed] if failed else [])
     assert len(passed) + len(lines) == 3
 
@@ -109,8 +111,87 @@ def test_each_failed_test_has_one_line(change: dict[str, Any], failed: str) -> N
     ],
 )
 def test_a_virtual_clock_that_is_off_fails(counters: virtual_clock.Statistics | None) -> None:
-    passed, failed = virtual_clock.judge(SelfTest(**EXACT), counters)
+    passed, failed = virtual_clock.judge(SelfTest(**EXACT), counters, CLOCK)
     assert len(passed) == 3 and len(failed) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "wait_ns", "passes"),
+    [
+        # a delivery of 50 µs, and a wake-up of 10 µs
+        ({"kernel_weight": 12.5, "wake_ns": 10_000}, 420_000, True),
+        ({"kernel_weight": 12.5, "wake_ns": 10_000}, 360_000, False),
+        ({"mips": 8000}, 361_000, True),
+        # a delivery of 400 µs, which is uncertain by half
+        ({"kernel_weight": 100}, 950_000, True),
+        ({"kernel_weight": 100}, 970_000, False),
+    ],
+)
+def test_the_expected_wait_includes_the_delivery_by_the_kernel(
+    settings: dict[str, Any], wait_ns: float, passes: bool
+) -> None:
+    clock = dataclasses.replace(CLOCK, **settings)
+    result = SelfTest(**{**EXACT, "wait_ns": wait_ns})
+    assert (virtual_clock.judge(result, COUNTERS, clock)[1] == []) == passes
+
+
+def test_the_command_tests_the_clock_of_its_options(monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(PROJECT_ROOT)
+    import fabfile
+
+    tested: list[tuple[VirtualClock, int]] = []
+
+    def boot(clock: VirtualClock, cores: int, kernel: Path) -> Any:
+        tested.append((clock, cores))
+        return SelfTest(**EXACT), COUNTERS
+
+    monkeypatch.setattr(fabfile, "self_test", boot)
+    monkeypatch.setattr(fabfile, "find_kernel", Path)
+    fabfile.virtual_check.body(None)
+    fabfile.virtual_check.body(None, cores="8", kernel_weight="1.25", wake_ns="300")
+    assert tested == [
+        (CLOCK, virtual_clock.TEST_CORES),
+        (dataclasses.replace(CLOCK, kernel_weight=1.25, wake_ns=300), 8),
+    ]
+    for wrong in ({"wake_ns": "-1"}, {"kernel_weight": "0"}, {"mips": "0"}):
+        with pytest.raises(SystemExit, match="error: --"):
+            fabfile.virtual_check.body(None, **wrong)
+
+
+def test_a_clock_is_tested_once_per_version_and_setting(tmp_path: Path, monkeypatch: Any) -> None:
+    """Replace QEMU, the library and the guest, and count the self-tests."""
+    tested: list[tuple[VirtualClock, int]] = []
+    lines: list[str] = []
+    speeds = EXACT["speeds"]
+
+    def boot(clock: VirtualClock, cores: int, kernel: Path) -> Any:
+        tested.append((clock, cores))
+        return SelfTest(**{**EXACT, "speeds": speeds}), COUNTERS
+
+    monkeypatch.setattr(virtual_clock, "self_test", boot)
+    monkeypatch.setattr(virtual_clock, "qemu_version", lambda: "7.2.1")
+    monkeypatch.setattr(virtual_clock, "built", lambda: Path("/cache/virtual-1"))
+
+    def ensure(clock: VirtualClock = CLOCK) -> None:
+        virtual_clock.ensure_tested(clock, Path("/kernel"), tmp_path, lines.append)
+
+    speeds = [1000.0, 1011.0]
+    with pytest.raises(StableError, match=r"the self-test .* failed: equal speed: off by 1\.100 %"):
+        ensure()
+    speeds = EXACT["speeds"]
+    for _ in range(2):
+        ensure()
+    # The failed self-test did not count as passed, and the passed self-test is not repeated.
+    assert tested == [(CLOCK, virtual_clock.TEST_CORES)] * 2
+    faster = dataclasses.replace(CLOCK, wake_ns=1)
+    ensure(faster)
+    monkeypatch.setattr(virtual_clock, "built", lambda: Path("/cache/virtual-2"))
+    ensure(faster)
+    monkeypatch.setattr(virtual_clock, "qemu_version", lambda: "7.2.2")
+    ensure(faster)
+    ensure(faster)
+    assert len(tested) == len(lines) == 5
+    assert str(CLOCK) in lines[0] and "12 s" in lines[0]
 
 
 def test_output_without_a_result_is_an_error() -> None:
