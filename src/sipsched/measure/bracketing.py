@@ -5,6 +5,7 @@ draft-ietf-bmwg-mlrsearch). A load becomes a lower or upper bound when the trial
 and most of their drop rates are on the same side of the limit.
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -104,9 +105,13 @@ class Bracket:
 
 Offer = Callable[[int, float], Trial]
 """A function that performs a trial. The arguments are the load in calls per second and the duration in seconds."""
+Clock = Callable[[], float]
+"""A function that returns a time in seconds."""
 
 
-def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
+def find_crossing(
+    offer: Offer, pdr_limit: float, search: Search, now: Clock = time.monotonic
+) -> Bracket:
     """Search for the load (calls per second) at which the packet drop rate passes a given limit.
 
     At the end, the search repeats one trial at each bound, because the uncertainty of the crossing is estimated from
@@ -116,6 +121,8 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     ----------
     pdr_limit
         Packet drop rate, 0 to 1.
+    now
+        The clock that counts the search's time limit.
 
     Raises
     ------
@@ -124,10 +131,9 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
     TransientError
         The search exceeds its time limit, because trials at equal loads have contradictory results.
     """
-    trials = _Trials(offer)
+    trials = _Trials(offer, now, search.limit_s)
     goal = _goal(pdr_limit, search.relative_width, search.trials_s, search)
-    ends_at = time.monotonic() + search.limit_s
-    lower, upper, in_time = _bracket(trials, goal, search.lowest_cps, search.highest_cps, ends_at)
+    lower, upper, in_time = _bracket(trials, goal, search.lowest_cps, search.highest_cps)
     if not in_time:
         raise TransientError(
             f"search for the crossing: not found within {search.limit_s:g} s, since trials contradict each other"
@@ -146,7 +152,11 @@ def find_crossing(offer: Offer, pdr_limit: float, search: Search) -> Bracket:
 
 
 def find_capacity(
-    offer: Offer, goal: Capacity, search: Search, guess_cps: float | None = None
+    offer: Offer,
+    goal: Capacity,
+    search: Search,
+    guess_cps: float | None = None,
+    now: Clock = time.monotonic,
 ) -> Bracket:
     """Search for two loads around the capacity: a load within the limit of the drop rate, and a load above the limit.
 
@@ -162,6 +172,8 @@ def find_capacity(
     guess_cps
         Load at which the search begins. The search then widens a small range around this load until the range contains
         the capacity. None: the search begins with the whole range.
+    now
+        The clock that counts the search's time limit.
 
     Returns
     -------
@@ -173,13 +185,12 @@ def find_capacity(
     TransientError
         The time limit ended the search before trials existed on both sides of the drop limit.
     """
-    trials = _Trials(offer)
+    trials = _Trials(offer, now, search.limit_s)
     aim = _goal(goal.limit, goal.relative_width, MAJORITY_OF * search.trial_s, search)
-    ends_at = time.monotonic() + search.limit_s
     low, high = _first_range(search, guess_cps)
     step = AROUND_GUESS**2
     while True:
-        lower, upper, in_time = _bracket(trials, aim, low, high, ends_at)
+        lower, upper, in_time = _bracket(trials, aim, low, high)
         if not in_time:
             break
         if lower is None and low > search.lowest_cps:
@@ -235,9 +246,9 @@ def _goal(limit: float, relative_width: float, trials_s: float, search: Search) 
 
 
 def _bracket(
-    trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int, ends_at: float
+    trials: "_Trials", goal: SearchGoal, low_cps: int, high_cps: int
 ) -> tuple[int | None, int | None, bool]:
-    """Search a range of loads for the two loads around the drop limit. Stop when `time.monotonic()` reaches `ends_at`.
+    """Search a range of loads for the two loads around the drop limit. Stop at the time limit of the trials.
 
     Returns
     -------
@@ -249,18 +260,18 @@ def _bracket(
     settings = MLRsearch.Config()
     settings.goals = [goal]
     settings.min_load, settings.max_load = min(low_cps, high_cps - 1), high_cps
-    settings.search_duration_max = max(0.001, ends_at - time.monotonic())
+    # The library MLRsearch knows only this machine's clock. So `_Measurer` ends the search at its time limit.
+    settings.search_duration_max = math.inf
     settings.warmup_duration = None
     try:
         results = MultipleLossRatioSearch(settings).search(
             _Measurer(trials), debug=lambda text: None
         )
-    except RuntimeError as error:
-        # The library of the search (MLRsearch) also raises RuntimeError at the time limit. A search at its time limit
-        # is no failure, because the caller then uses the trials so far.
-        if time.monotonic() < ends_at:
-            raise TransientError(f"search: {error}") from error
+    except _TimeIsUpError:
+        # A search at its time limit is no failure, because the caller then uses the trials so far.
         return None, None, False
+    except RuntimeError as error:
+        raise TransientError(f"search: {error}") from error
     result = results[goal]
     lower, upper = (
         None if bound is None else round(float(bound))
@@ -278,12 +289,23 @@ def _tried_again(
     return Bracket(lower, upper, tuple(trials.made), in_time)
 
 
-class _Trials:
-    """The trials that one search has performed."""
+class _TimeIsUpError(Exception):
+    """The search has reached its time limit."""
 
-    def __init__(self, offer: Offer) -> None:
+
+class _Trials:
+    """The trials that one search has performed, and the time limit of the search."""
+
+    def __init__(self, offer: Offer, now: Clock, limit_s: float) -> None:
         self._offer = offer
+        self._now = now
+        self._ends_at = now() + limit_s
         self.made: list[Trial] = []
+
+    @property
+    def in_time(self) -> bool:
+        """True if the search has not reached its time limit."""
+        return self._now() < self._ends_at
 
     def make(self, cps: int, duration_s: float) -> Trial:
         """Perform one more trial, and store its result."""
@@ -315,4 +337,6 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
             if (trial.cps, trial.duration_s) == (cps, duration_s):
                 self._known.remove(trial)
                 return trial
+        if not self._trials.in_time:
+            raise _TimeIsUpError
         return self._trials.make(cps, duration_s)

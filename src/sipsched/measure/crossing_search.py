@@ -15,7 +15,7 @@ from sipsched import scripting
 from sipsched.errors import TransientError
 from sipsched.files import seal, whole
 from sipsched.measure.acquisition import arrival_seed
-from sipsched.measure.bracketing import Bracket, Offer, Trial, find_capacity, find_crossing
+from sipsched.measure.bracketing import Bracket, Clock, Offer, Trial, find_capacity, find_crossing
 from sipsched.measure.findings import account_numbers, causes, load_numbers
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.observed import Observed
@@ -31,7 +31,7 @@ from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.load_report import CallCounts
 from sipsched.records.record import UnfinishedRecord
 from sipsched.testbed.inventory import Testbed
-from sipsched.testbed.session import open_hosts
+from sipsched.testbed.session import open_hosts, patience
 from sipsched.validity.rules import RULES, Limits
 from sipsched.validity.verdict import in_words, judge
 from sipsched.words import utc
@@ -104,13 +104,15 @@ def _of_capacity(goal: Capacity, guess_cps: float | None, bracket: Bracket) -> d
     return {"goal": asdict(goal), "guess_cps": guess_cps, "ended_by": bracket.ended_by}
 
 
-def _look(offer: Offer, point: Point, config: Config, guess_cps: float | None) -> Bracket:
+def _look(
+    offer: Offer, now: Clock, point: Point, config: Config, guess_cps: float | None
+) -> Bracket:
     goal = point.goal
     if goal is None:
         offer = _with_progress(offer, point, config.pdr_limit)
-        return find_crossing(offer, config.pdr_limit, config.search)
+        return find_crossing(offer, config.pdr_limit, config.search, now)
     offer = _with_progress(offer, point, goal.limit)
-    return find_capacity(offer, goal, config.search, guess_cps)
+    return find_capacity(offer, goal, config.search, guess_cps, now)
 
 
 def _with_progress(offer: Offer, point: Point, limit: float) -> Offer:
@@ -157,16 +159,18 @@ def ready_for_trials(
 
 
 def _search(
-    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
+    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer, Clock], Bracket]
 ) -> _Found:
     with ready_for_trials(point, config, testbed) as (serving, state):
-        bracket = look(_with_own_arrivals(partial(_offer, serving, state, config.validity)))
+        offer = _with_own_arrivals(partial(_offer, serving, state, config.validity))
+        # The hosts stop the programs of the search after the same limit, so both limits use the clock of the hosts.
+        bracket = look(offer, patience(testbed).now)
         kernel = serving.describe().sps.kernel
     return _Found(bracket, serving.hosts.testbed.labels, state.label, kernel)
 
 
 def _search_simulated(
-    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer], Bracket]
+    point: Point, config: Config, testbed: Testbed, look: Callable[[Offer, Clock], Bracket]
 ) -> _Found:
     plan = plan_point(point, config, testbed)
 
@@ -176,7 +180,8 @@ def _search_simulated(
             cps, duration_s, *simulated_counts(plan, config.load, arrivals), probe_mode="simulated"
         )
 
-    return _Found(look(_with_own_arrivals(offer)), testbed.labels, plan.state.label, plan.kernel)
+    bracket = look(_with_own_arrivals(offer), time.monotonic)
+    return _Found(bracket, testbed.labels, plan.state.label, plan.kernel)
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:

@@ -189,7 +189,13 @@ class Search:
         ),
     ]
     limit_s: Annotated[
-        float, Meta(gt=0, le=3600, description="The longest time of a search in seconds.")
+        float,
+        Meta(
+            gt=0,
+            le=3600,
+            description="The longest time of a search in seconds, or in seconds of guest time on a testbed of kind "
+            "virtual.",
+        ),
     ]
 
 

@@ -1,17 +1,34 @@
 """Tests of capacity searches on model proxies with a known capacity."""
 
 import dataclasses
+import itertools
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sipsched.errors import StableError, TransientError
-from sipsched.measure.bracketing import Trial, find_capacity, find_crossing
+from sipsched.measure import crossing_search
+from sipsched.measure.bracketing import (
+    Bracket,
+    Clock,
+    Offer,
+    Trial,
+    find_capacity,
+    find_crossing,
+)
 from sipsched.measure.crossing_search import taken_and_refused
 from sipsched.measure.generator import CallStatistics
 from sipsched.measure.observed import Observed
+from sipsched.plan.config import load_config
 from sipsched.plan.loads import Capacity, Search
+from sipsched.plan.run import Point
+from sipsched.testbed import virtual_clock
+from sipsched.testbed.inventory import Testbed, load_testbed
 from sipsched.validity.ledger import Balance, Ledger, Tally
 
 SEARCH = Search(
@@ -84,23 +101,64 @@ def test_a_range_on_one_side_of_the_limit_gives_one_bound(
 def test_a_search_out_of_time_keeps_the_bounds_by_its_trials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Search with a proxy that drops half of all messages above its capacity, so the drop rate shows no distance."""
+    """Search with a proxy that drops half of all messages above its capacity, so the drop rate shows no distance.
+
+    Only the clock of the caller, such as the clock of a guest, counts the time limit.
+    """
     clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    real_s = itertools.count(0, 10_000)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(real_s)))
 
     def timed(cps: int, duration_s: float) -> Trial:
         clock[0] += 9
         return Trial(cps, duration_s, 600, 600 if cps > 1234 else 0)
 
-    closest = Capacity(0.01, 0.001)
-    within = find_capacity(timed, closest, dataclasses.replace(SEARCH, limit_s=600))
+    def search(limit_s: float, guess_cps: float | None = None) -> Bracket:
+        limited = dataclasses.replace(SEARCH, limit_s=limit_s)
+        return find_capacity(timed, Capacity(0.01, 0.001), limited, guess_cps, lambda: clock[0])
+
+    within = search(600)
     assert within.ended_by == "width"
-    found = find_capacity(timed, closest, dataclasses.replace(SEARCH, limit_s=135), 1500)
+    found = search(135, 1500)
     assert found.ended_by == "time" and len(found.trials) <= 17 < len(within.trials)
     assert found.lower_cps is not None and found.upper_cps is not None
     assert found.lower_cps <= 1234 < found.upper_cps
     with pytest.raises(TransientError, match=r"no loads below and above it within 5 s"):
-        find_capacity(timed, closest, dataclasses.replace(SEARCH, limit_s=5))
+        search(5)
+    short = dataclasses.replace(SEARCH, limit_s=5)
+    with pytest.raises(TransientError, match=r"not found within 5 s"):
+        find_crossing(timed, 0.01, short, lambda: clock[0])
+
+
+def test_the_clock_of_the_hosts_counts_the_limit_of_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks: list[Clock] = []
+    bracket = Bracket(900, 950, ())
+    idle = virtual_clock.Statistics(7 * 10**9, *[0] * 7)
+
+    @contextmanager
+    def ready(point: Point, config: Any, testbed: Testbed) -> Iterator[Any]:
+        described = SimpleNamespace(sps=SimpleNamespace(kernel="6.1"))
+        hosts = SimpleNamespace(testbed=testbed)
+        yield (
+            SimpleNamespace(hosts=hosts, describe=lambda: described),
+            SimpleNamespace(label="default"),
+        )
+
+    def look(offer: Offer, now: Clock) -> Bracket:
+        clocks.append(now)
+        return bracket
+
+    monkeypatch.setattr(crossing_search, "ready_for_trials", ready)
+    monkeypatch.setattr(virtual_clock, "read_statistics", lambda state: idle)
+    for name in ("virtual", "local"):
+        point = Point(name, "kamailio-udp", "default", 1, 8)
+        found = crossing_search._search(point, load_config(), load_testbed(name), look)
+        assert found.bracket is bracket
+    guest, real = clocks
+    assert guest() == 7.0
+    assert real is time.monotonic
 
 
 def test_the_third_trial_decides_between_two() -> None:
