@@ -16,7 +16,7 @@ SUMMARY_VERSION = 12
 """Format version of `summary.nc` and `summary.nc.zst`, raised if the numbers in these files change."""
 WINDOWS_VERSION = 3
 """Format version of `windows.nc`, raised if the numbers in this file change."""
-CAPACITY_VERSION = 1
+CAPACITY_VERSION = 2
 """Format version of the files `results/capacity/TESTBED.json`, raised if the numbers in these files change."""
 PREDICTION_VERSION = 1
 """Format version of files with predictions and fits of the simulator, raised if the numbers change."""

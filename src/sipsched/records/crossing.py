@@ -18,7 +18,7 @@ from msgspec import Meta
 from sipsched.errors import StableError
 from sipsched.files import read_sealed
 from sipsched.plan.loads import Capacity
-from sipsched.plan.run import Point
+from sipsched.plan.run import Point, TestbedLabels
 from sipsched.records.conversion import as_part
 from sipsched.words import grouped
 
@@ -85,6 +85,8 @@ class SearchRecord:
         For a capacity, the reason why the search ended: `width`, `time` or `range`. None for `crossing.json`.
     started_at, finished_at
         Start and end in UTC, ISO 8601; None if not recorded.
+    testbed
+        Description of the testbed at the time of the search; None if not recorded.
     """
 
     point: Point
@@ -96,6 +98,7 @@ class SearchRecord:
     ended_by: Literal["width", "time", "range"] | None = None
     started_at: str | None = None
     finished_at: str | None = None
+    testbed: TestbedLabels | None = None
 
     @property
     def probe_modes(self) -> tuple[str, ...]:

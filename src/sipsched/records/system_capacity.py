@@ -61,6 +61,9 @@ class SystemCapacity:
         of single trials. None without an estimate.
     searches
         The searches to which the trials belong.
+    fidelity
+        Fidelity of the testbed according to the records of the runs and searches. For a guest in virtual time, this
+        text names the settings of the guest's clock.
     """
 
     testbed: str
@@ -81,6 +84,7 @@ class SystemCapacity:
     drift: float | None = None
     scatter: float | None = None
     searches: tuple[Searched, ...] = ()
+    fidelity: str = ""
 
     @property
     def likely_cps(self) -> float:

@@ -357,6 +357,17 @@ def test_only_the_named_proxy_has_an_answer_in_virtual_time(one_core):
         assert bool(each.virtual.options) == is_named
 
 
+def test_capacities_in_virtual_time_are_labelled_with_the_settings_of_the_clock(one_core):
+    systems = sized(one_core, simulation(), IN_VIRTUAL_TIME)
+    label = f"Capacities in virtual time: {IN_VIRTUAL_TIME[0].fidelity}"
+    for setting in ("2000 MIPS", "kernel weight 1", "wake-up time 2 µs", "quantum 5 µs"):
+        assert setting in label
+    for part in (answer.tables(systems).parts[0], laws.by_cores(systems, one_core)):
+        assert part.provenance.endswith(label)
+    without = sized(one_core, simulation())
+    assert "virtual time" not in answer.tables(without).parts[0].provenance
+
+
 def test_the_box_answers_as_the_table_does(one_core):
     systems = sized(one_core, simulation(), IN_VIRTUAL_TIME)
     box = answer.box(systems, 1000)

@@ -13,6 +13,7 @@ import pytest
 import synthetic
 from notebook_inputs import CAPACITY_CPS
 
+from sipsched.analysis.capacity.estimate import estimate_capacities
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.analysis.speedup import (
@@ -26,7 +27,7 @@ from sipsched.analysis.speedup import (
 from sipsched.errors import StableError
 from sipsched.pages import parts, scaling
 from sipsched.paths import PROJECT_ROOT
-from sipsched.plan.run import Point
+from sipsched.plan.run import Point, TestbedLabels
 from sipsched.records.crossing import SearchRecord, TrialRecord
 from sipsched.records.speedups import Speedup
 
@@ -91,6 +92,16 @@ def measured(
         campaigns = [replace(campaign, kind="local", hosts=hosts) for campaign in campaigns]
     searches = [crossing(*place, CAPACITY_CPS[place]) for place in places]
     return [synthetic.with_capacities(campaign, searches) for campaign in campaigns], searches
+
+
+def test_a_capacity_names_the_fidelity_of_its_records() -> None:
+    (campaign,), searches = measured()
+    assert campaign.fidelity
+    assert {known.fidelity for known in campaign.capacities} == {campaign.fidelity}
+    labels = TestbedLabels("synthetic", "virtual", "one guest", "virtual time (2000 MIPS)")
+    labelled = [replace(search, testbed=labels) for search in searches]
+    only_searches = estimate_capacities("synthetic", None, labelled)
+    assert {known.fidelity for known in only_searches} == {"virtual time (2000 MIPS)"}
 
 
 def found(*arguments: Any, simulated: Sequence[Speedup] = (), **named: Any) -> scaling.ScalingData:

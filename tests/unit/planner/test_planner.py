@@ -52,7 +52,12 @@ def find_crossing(plan: Plan, lower: int, upper: int) -> None:
     trial = {"cps": lower, "duration_s": 6, "received": 9, "refused": 0, "attempts": 1, "pdr": 0.0}
     document = {
         "schema_version": 2,
-        "testbed": {"name": "local", "kind": "local", "fidelity": "as on this machine"},
+        "testbed": {
+            "name": "local",
+            "kind": "local",
+            "description": "three network namespaces",
+            "fidelity": "as on this machine",
+        },
         "point": {name: value for name, value in vars(point).items() if name != "goal"},
         "label": "default",
         "kernel": "6.18",

@@ -27,6 +27,7 @@ def test_the_record_of_a_search_is_read(tmp_path: Path) -> None:
     assert (crossing.lower_cps, crossing.upper_cps) == (900, 1000)
     assert crossing.trials == (TrialRecord(4000, 6.0, 0.5), TrialRecord(900, 6.0, 0.0))
     assert read_crossings(tmp_path, [POINT]) == {POINT: (900, 1000)}
+    assert crossing.testbed is None
     assert crossing.probe_modes == ()
 
 

@@ -61,6 +61,9 @@ def test_the_capacities_of_the_sizing_page_come_from_the_recorded_searches(tmp_p
         (search,) = [each for each in searches if each.point.cores == system.cores]
         (found,) = system.searches
         assert found.started_at == search.started_at
+        assert search.testbed is not None
+        assert system.fidelity == search.testbed.fidelity
+        assert "2000 MIPS, kernel weight 1, wake-up time 2 µs, quantum 5 µs" in system.fidelity
         # The shipped estimate also uses the runs of the study.
         estimate = capacity_of_search(search, system.limit).estimate
         assert system.low_cps < estimate < system.high_cps

@@ -1,6 +1,7 @@
 """The estimate of a proxy's capacity from all search trials and runs, with the statistical model in `drift.py`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -49,11 +50,19 @@ def estimate_capacities(
         if point.testbed == testbed:
             key = Configuration(point.sut, point.mode, point.cores, point.threads)
             searches.setdefault(key, []).append(crossing)
+    own = [search for of_system in searches.values() for search in of_system]
+    recorded = (
+        [campaign.fidelity]
+        if campaign
+        else [search.testbed.fidelity for search in own if search.testbed]
+    )
+    fidelity = "; ".join(dict.fromkeys(recorded))
     systems = []
     for key, of_system in searches.items():
         observed = observe(runs.get(key, _NO_RUNS), of_system)
         if len(np.unique(observed.cps)) > 1:
-            systems.append(_estimate(testbed, key, observed, of_system, limit))
+            system = _estimate(testbed, key, observed, of_system, limit)
+            systems.append(replace(system, fidelity=fidelity))
     return tuple(systems)
 
 

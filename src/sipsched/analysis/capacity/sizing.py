@@ -34,10 +34,13 @@ class Sizing:
         `MEASURED`, `PUBLISHED`, `EXTRAPOLATED`, `SIMULATED` or `IN_VIRTUAL_TIME`.
     options
         The best setting for each number of cores, in ascending order of cores; empty if no capacity is known.
+    fidelity
+        The settings of the virtual clock, for capacities in virtual time; empty for other sources.
     """
 
     basis: str
     options: tuple[Option, ...]
+    fidelity: str = ""
 
     @property
     def steps(self) -> tuple[Option, ...]:
@@ -123,6 +126,7 @@ def sized(
                 virtual=Sizing(
                     IN_VIRTUAL_TIME,
                     in_virtual_time(system, virtual) if name and name == virtual_sut else (),
+                    "; ".join(dict.fromkeys(capacity.fidelity for capacity in virtual)),
                 ),
             )
         )

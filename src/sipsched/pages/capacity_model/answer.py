@@ -37,8 +37,6 @@ from sipsched.words import grouped, listed, number, plural
 
 LOADS = (500, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 8000, 10_000)
 """The loads in the rows of the tables, in calls per second."""
-VIRTUAL_TIME = "In virtual time: real kernel and proxy, instructions counted, no caches."
-"""The label that every table and figure with capacities in virtual time must have."""
 TITLES = {IN_VIRTUAL_TIME: "in virtual time, at most"}
 """Titles of sources that differ from the name of the source."""
 NAMED_CORES = 4
@@ -204,9 +202,15 @@ def _table(system: SizedSystem, place: int) -> Table:
 
 
 def with_virtual_time(provenance: str, systems: Sequence[SizedSystem]) -> str:
-    """Return the provenance of a figure or table, with the label of virtual time if it shows such capacities."""
-    shown = any(system.virtual.options for system in systems)
-    return f"{provenance} {VIRTUAL_TIME}".strip() if shown else provenance
+    """Return the provenance of a figure or table, with the label of virtual time if it shows such capacities.
+
+    The label names the settings of the virtual clock.
+    """
+    shown = dict.fromkeys(system.virtual.fidelity for system in systems if system.virtual.options)
+    if not shown:
+        return provenance
+    label = f"Capacities in virtual time: {'; '.join(shown)}"
+    return f"{provenance.rstrip('.')}. {label}" if provenance else label
 
 
 def reasons(
