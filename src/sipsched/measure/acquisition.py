@@ -24,7 +24,7 @@ from sipsched.measure.simulation import simulated_run
 from sipsched.measure.switching import Playable, Switcher, playable, speed_index
 from sipsched.measure.tuning import Tuned, compiled_here, read_tasks, tuned
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import choose, compared, duration_s, instances
+from sipsched.plan.crossover import choose, compared, instances
 from sipsched.plan.loads import Load
 from sipsched.plan.modes import Setting, find_mode, load_modes
 from sipsched.plan.run import Run
@@ -198,9 +198,8 @@ class _Acquisition:
     def _switcher(self, serving: Serving, modes: Playable, warm_up: WarmUp) -> Switcher:
         """Choose random windows (short stretches of time in one mode), and return the control of the mode switches."""
         seed = self.arrivals.seed
-        total_s = duration_s(self.run.mode, self.config.crossover)
         busy = (warm_up.utilisation, warm_up.service_s)
-        design = choose(modes.names, total_s, self.config.crossover, *busy, seed)
+        design = choose(modes.names, self.config.load, self.config.crossover, *busy, seed)
         blocks = [
             (window.block, window.length_ns, modes.instances.of_window(window))
             for window in design.windows

@@ -22,7 +22,7 @@ from sipsched.measure.simulator import (
 )
 from sipsched.measure.switching import Playable
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import Crossover, Design, choose, cores_of, duration_s
+from sipsched.plan.crossover import Crossover, Design, choose, cores_of
 from sipsched.plan.loads import Load
 from sipsched.plan.run import Run
 from sipsched.plan.sut import Sut
@@ -134,8 +134,7 @@ def _choose(
     cpu_s, servers = report.charged_ns / 1e9, 1 if plan.sut.sharded else cores
     # `report.served` is at least 1, because the proxy serves at least the first message. So no division by 0 can occur.
     busy = (cpu_s / before.duration_s / cores, cpu_s / report.served / servers)
-    total_s = duration_s(run.mode, crossover)
-    return choose(modes.names, total_s, crossover, *busy, arrivals.seed)
+    return choose(modes.names, load, crossover, *busy, arrivals.seed)
 
 
 def _simulate(

@@ -15,6 +15,7 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.crossover import (
     BEHIND_FRONT,
     Crossover,
+    check_calls,
     check_instances,
     duration_s,
     is_comparison,
@@ -254,6 +255,8 @@ class Config:
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
         _check_use(self.suts[run.sut], run.mode, self.suts, what)
+        if is_comparison(run.mode):
+            check_calls(self.load, self.crossover, what)
 
     def searches(self) -> list[Point]:
         """List the points (SUT, mode, cores and threads) at which searches find the loads of studies.
@@ -389,7 +392,7 @@ def _measured_studies(file: Declared, studies: Mapping[str, Study], what: str) -
             raise StableError(
                 f"{what}: only: '{name}' is not defined under studies ({', '.join(studies)})"
             )
-        _check_comparisons(studies[name], f"{what}: studies.{name}")
+        _check_comparisons(studies[name], file, f"{what}: studies.{name}")
         if file.twins and studies[name].precision:
             raise StableError(
                 f"{what}: twins: studies.{name}.precision needs all runs on one testbed; set repetitions instead"
@@ -566,7 +569,9 @@ def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None
         )
 
 
-def _check_comparisons(study: Study, where: str) -> None:
+def _check_comparisons(study: Study, file: Declared, where: str) -> None:
+    if any(map(is_comparison, study.modes)):
+        check_calls(file.load, file.crossover, where)
     if study.precision:
         for mode in filter(is_comparison, study.modes):
             raise StableError(

@@ -15,18 +15,26 @@ from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.plan.keys import Share
+from sipsched.plan.loads import Load
 from sipsched.plan.modes import Mode, OtherInstance, Setting, find_mode, first_start, split_name
 from sipsched.plan.sut import Deployment, Sut
 
 SEPARATOR = ","
-CALL_TAIL_S = 0.05
-"""Seconds at the start of a window in which older calls still send messages: ring time, hold time and a margin."""
+CALL_MARGIN_MS = 30
+"""Time for the messages of a call. With ring time and hold time, this time is the longest duration of a call."""
+LONG_HOLD = math.log(100)
+"""99th percentile of exponential hold times, divided by their mean."""
+OLDER_CALL_TAIL_S = 0.05
+"""The value of `Design.call_tail_s` in records of older versions, which lack this value."""
 RELAXATIONS = 3
 """Length of the washout (the excluded start of a window), in relaxation times of the queue.
 
 After the washout, 5 % of older calls' influence remains.
 """
 WASHOUT_MAX_S = 1.0
+"""Longest washout that `auto` chooses."""
+WASHOUT_LIMIT_S = 60
+"""Longest washout that the configuration can set."""
 WINDOW_MIN_S = 0.5
 WINDOW_WASHOUTS = 5
 """Length of a window, in washouts. With this length, the washouts take up a fifth of the load."""
@@ -74,10 +82,10 @@ class Crossover:
         ),
     ]
     washout_s: Annotated[
-        Annotated[float, Meta(ge=0, le=60)] | Literal["auto"],
+        Annotated[float, Meta(ge=0, le=WASHOUT_LIMIT_S)] | Literal["auto"],
         Meta(
-            description="Excluded seconds at the start of each window. auto means the time after which calls "
-            "of the previous window no longer affect the queue."
+            description="Excluded seconds at the start of each window, at least as long as a call. auto means the time "
+            "after which calls of the previous window no longer affect the queue."
         ),
     ]
     retransmissions: Annotated[
@@ -178,6 +186,9 @@ class Design:
         Share of the SPS's CPU time that the proxy used in the warm-up; None if no warm-up was measured.
     relaxation_s
         Relaxation time of the queue at this utilisation in seconds; None if no warm-up was measured.
+    call_tail_s
+        The part of the washout in which the calls of the previous window end, in seconds; None if the configuration
+        sets the washout.
     """
 
     modes: tuple[str, ...]
@@ -186,6 +197,7 @@ class Design:
     windows: tuple[Window, ...]
     utilisation: float | None = None
     relaxation_s: float | None = None
+    call_tail_s: float | None = OLDER_CALL_TAIL_S
 
     @property
     def end_ns(self) -> int:
@@ -342,7 +354,41 @@ def duration_s(mode: str, crossover: Crossover) -> float:
     return crossover.mode_s * (len(compared(mode)) + 1)
 
 
-def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
+def call_tail_s(load: Load) -> float:
+    """Return the time in seconds in which the calls of a window end after the window.
+
+    If hold times are exponential, the result contains their 99th percentile. So of the calls that start at the end of
+    the window, up to 1 % last longer.
+    """
+    hold_ms = load.hold_time_ms * (LONG_HOLD if load.hold_law == "exponential" else 1)
+    return (load.ring_time_ms + hold_ms + CALL_MARGIN_MS) / 1000
+
+
+def check_calls(load: Load, crossover: Crossover, where: str) -> None:
+    """Raise an error if calls last longer than the washout, so that a run cannot compare modes.
+
+    Raises
+    ------
+    StableError
+        Calls of a window would still send messages after the washout of the next window.
+    """
+    tail_s = call_tail_s(load)
+    longest_s = WASHOUT_MAX_S if crossover.washout_s == "auto" else crossover.washout_s
+    if tail_s > longest_s:
+        remedy = (
+            f"set crossover.washout_s to {math.ceil(tail_s)} or more, lower"
+            if tail_s <= WASHOUT_LIMIT_S
+            else "calls of this length cannot be compared within a run: lower"
+        )
+        raise StableError(
+            f"{where}: calls end up to {tail_s:g} s after their window (load.ring_time_ms + load.hold_time_ms + "
+            f"{CALL_MARGIN_MS} ms, load.hold_law: {load.hold_law}), but the washout of the next window lasts at most "
+            f"{longest_s:g} s (crossover.washout_s: {crossover.washout_s}); {remedy} load.hold_time_ms or "
+            "load.ring_time_ms, or measure each mode in separate runs"
+        )
+
+
+def lengths(utilisation: float, service_s: float, tail_s: float) -> tuple[float, float, float]:
     """Compute the length of the windows, and of the excluded start of each window, from the proxy's utilisation.
 
     The influence of a queue's past decays with the relaxation time. For M/M/1, this time is E[S] / (1 - sqrt(rho))^2.
@@ -354,6 +400,8 @@ def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
         Share of the SPS's CPU time that the proxy uses.
     service_s
         CPU time per message, divided by the number of CPUs.
+    tail_s
+        See `call_tail_s`.
 
     Returns
     -------
@@ -362,13 +410,13 @@ def lengths(utilisation: float, service_s: float) -> tuple[float, float, float]:
     """
     busy = min(max(utilisation, 0.0), UTILISATION_MAX)
     relaxation_s = service_s / (1 - math.sqrt(busy)) ** 2
-    washout_s = min(CALL_TAIL_S + RELAXATIONS * relaxation_s, WASHOUT_MAX_S)
+    washout_s = min(tail_s + RELAXATIONS * relaxation_s, WASHOUT_MAX_S)
     return max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s), washout_s, relaxation_s
 
 
 def choose(
     modes: Sequence[str],
-    total_s: float,
+    load: Load,
     crossover: Crossover,
     utilisation: float,
     service_s: float,
@@ -378,22 +426,31 @@ def choose(
 
     Parameters
     ----------
+    load
+        The load of the run, whose duration is the sum of all windows.
     utilisation, service_s
         See `lengths`.
 
     Raises
     ------
     StableError
-        See `draw`.
+        See `check_calls` and `draw`.
     """
-    window_s, washout_s, relaxation_s = lengths(utilisation, service_s)
+    check_calls(load, crossover, "crossover")
+    tail_s = call_tail_s(load)
+    window_s, washout_s, relaxation_s = lengths(utilisation, service_s, tail_s)
     if crossover.washout_s != "auto":
         washout_s = crossover.washout_s
         window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
     if crossover.window_s != "auto":
         window_s = crossover.window_s
-    design = draw(modes, total_s, window_s, washout_s, seed)
-    return replace(design, utilisation=utilisation, relaxation_s=relaxation_s)
+    design = draw(modes, load.duration_s, window_s, washout_s, seed)
+    return replace(
+        design,
+        utilisation=utilisation,
+        relaxation_s=relaxation_s,
+        call_tail_s=tail_s if crossover.washout_s == "auto" else None,
+    )
 
 
 def draw(

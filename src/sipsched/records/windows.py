@@ -373,6 +373,7 @@ def _attrs(document: RunDocument, recorded: WindowsDocument, record: Path) -> di
         "unavailable": json.dumps(crossover.unavailable if crossover else {}),
         "window_s": design.window_s,
         "washout_s": design.washout_s,
+        "call_tail_s": np.nan if design.call_tail_s is None else design.call_tail_s,
         "utilisation": np.nan if design.utilisation is None else design.utilisation,
         "relaxation_s": np.nan if design.relaxation_s is None else design.relaxation_s,
         "steal_limit": recorded.steal_share,

@@ -469,6 +469,24 @@ def test_windows_with_stolen_time_are_valid_in_the_sentence_and_in_the_table() -
     assert group != "invalid windows"
 
 
+def test_the_page_states_the_parts_of_the_washout() -> None:
+    def line(*attrs: dict[str, float]) -> str:
+        runs = [
+            made("default,fifo", {"fifo": FIFO}).assign_attrs(one, rep=rep)
+            for rep, one in enumerate(attrs, 1)
+        ]
+        return windows.design(of(*runs)[0]).lines[1]
+
+    # windows.nc of older versions lacks the attribute
+    assert " 50 ms, in which the calls of the previous window end" in line({})
+    assert " 380 ms, in which the calls" in line({"call_tail_s": 0.38})
+    assert " 50 to 380 ms, in which the calls" in line({"call_tail_s": 0.38}, {})
+    assert "1 s" not in line({"call_tail_s": 0.38})
+    assert "the washout is 1 s" in line({"call_tail_s": 0.38, "washout_s": 1.0})
+    configured = line({"call_tail_s": float("nan")})
+    assert configured == "The configuration sets the lengths of windows and washouts."
+
+
 def test_a_switch_that_takes_longer_than_expected_is_named() -> None:
     run = made("default,fifo", {"fifo": FIFO})
     loads, _ = of(run)

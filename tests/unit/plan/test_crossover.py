@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan import config, crossover, documents
-from sipsched.plan.crossover import Crossover, Instance, choose, draw, lengths
+from sipsched.plan.crossover import Crossover, Instance, call_tail_s, choose, draw, lengths
 from sipsched.plan.loads import SharesOfCrossing
 from sipsched.plan.modes import find_mode, load_modes
 from sipsched.plan.run import Run
@@ -21,6 +21,7 @@ MODES = ("default", "batch")
 PLANNED = Crossover(
     mode_s=30.0, window_s="auto", washout_s="auto", retransmissions=False, steal_share=0.05
 )
+LOAD = replace(config.load_config().load, duration_s=90)
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_the_same_seed_draws_the_same_windows() -> None:
 
 
 def test_nearer_to_the_knee_windows_are_longer() -> None:
-    result = [lengths(utilisation, 60e-6) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
+    result = [lengths(utilisation, 60e-6, 0.05) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
     windows = [window_s for window_s, _, _ in result]
     assert windows == sorted(windows)
     assert windows[0] == 0.5
@@ -200,11 +201,57 @@ def test_nearer_to_the_knee_windows_are_longer() -> None:
 
 def test_given_lengths_of_windows_are_used() -> None:
     given_both = replace(PLANNED, window_s=2.0, washout_s=0.3)
-    design = choose(MODES, 90, given_both, 0.9, 60e-6, 1)
+    design = choose(MODES, LOAD, given_both, 0.9, 60e-6, 1)
     assert (design.window_s, design.washout_s) == (2.0, 0.3)
     assert design.replays == 3
-    assert choose(MODES, 90, replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
-    assert choose(MODES, 90, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
+    assert design.call_tail_s is None
+    assert choose(MODES, LOAD, replace(PLANNED, washout_s=0.3), 0.5, 60e-6, 1).window_s == 1.5
+    assert choose(MODES, LOAD, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
+
+
+def test_the_washout_lasts_until_the_calls_of_the_previous_window_have_ended() -> None:
+    def washout_s(**changes: Any) -> float:
+        load = replace(LOAD, **changes)
+        design = choose(MODES, load, PLANNED, 0, 60e-6, 1)
+        assert design.call_tail_s == call_tail_s(load)
+        # The relaxation time of an unused proxy is the service time of one message.
+        assert design.washout_s == pytest.approx(call_tail_s(load) + 3 * 60e-6)
+        return call_tail_s(load)
+
+    assert washout_s() == 0.05
+    assert washout_s(ring_time_ms=100, hold_time_ms=250) == pytest.approx(0.38)
+    # 1 % of exponential times are longer than ln(100) = 4.6 times their mean
+    assert washout_s(hold_time_ms=100, hold_law="exponential") == pytest.approx(0.5005, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("load", "washout_s", "message"),
+    [
+        ({"hold_time_ms": 961}, "auto", r"1\.001 s after .*at most 1 s .*: auto\); set .* to 2 or"),
+        ({"ring_time_ms": 500}, 0.3, r"0\.54 s after .*at most 0\.3 s .*washout_s to 1 or more"),
+        ({"hold_time_ms": 100, "hold_law": "exponential"}, 0.4, r"0\.500\d+ s after .*exponential"),
+        (
+            {"hold_time_ms": 180_000},
+            "auto",
+            r"180\.04 s .*cannot be compared within a run: lower load\.",
+        ),
+    ],
+)
+def test_calls_that_outlast_the_washout_are_one_clear_error(
+    document: dict[str, Any], load: dict[str, Any], washout_s: Any, message: str
+) -> None:
+    document["load"] |= load
+    document["crossover"]["washout_s"] = washout_s
+    with pytest.raises(StableError, match=rf"studies\.probe_cost: calls end up to {message}"):
+        config.parse_config(document)
+    # Other studies can have such calls, but a single run that compares modes cannot.
+    campaign = config.parse_config(document | {"only": ["load_sweep"]})
+    run = Run("local", "kamailio-udp", "default", 1, 8, 1000, 1)
+    campaign.check_run(run)
+    with pytest.raises(StableError, match=rf"rep~1: calls end up to {message}"):
+        campaign.check_run(replace(run, mode="default,baseline"))
+    with pytest.raises(StableError, match=rf"^crossover: calls end up to {message}"):
+        choose(MODES, campaign.load, campaign.crossover, 0.5, 60e-6, 1)
 
 
 def test_windows_that_the_washout_fills_are_one_clear_error() -> None:

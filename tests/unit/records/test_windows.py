@@ -84,6 +84,21 @@ def test_the_response_is_aligned_at_the_switches(quiet: xr.Dataset) -> None:
     assert (quiet["aligned_k_rcv_error"] > 0).all()
 
 
+def test_the_windows_have_the_part_of_the_washout_for_calls(
+    tmp_path: Path, quiet: xr.Dataset
+) -> None:
+    # records of older versions lack the key
+    assert quiet.attrs["call_tail_s"] == 0.05
+    record = write_comparison(tmp_path / "raw", RUN, WAITS)
+    recorded = read_windows(record)
+    for tail_s, expected in ((0.04, 0.04), (None, np.nan)):
+        design = replace(recorded.design, call_tail_s=tail_s)
+        (record / WINDOWS_FILE).write_bytes(replace(recorded, design=design).to_bytes())
+        synthetic.rewrite(record)
+        result = reduced(record, tmp_path)
+        np.testing.assert_equal(result.attrs["call_tail_s"], expected)
+
+
 def test_the_windows_have_the_receive_buffer_of_each_mode(tmp_path: Path) -> None:
     record = write_comparison(tmp_path / "raw", RUN, WAITS)
     assert json.loads(reduced(record, tmp_path).attrs["receive_buffers"]) == [425984, 425984]

@@ -20,7 +20,13 @@ from sipsched.pages.drawing import GRID, LIMIT
 from sipsched.pages.numbers import NO_ENTRY, in_us
 from sipsched.pages.parts import Figure, Folded, Table, Words
 from sipsched.pages.plots import draw_line, from_zero, panels
-from sipsched.plan.crossover import CALL_TAIL_S, RELAXATIONS, WINDOW_MIN_S, WINDOW_WASHOUTS
+from sipsched.plan.crossover import (
+    OLDER_CALL_TAIL_S,
+    RELAXATIONS,
+    WASHOUT_MAX_S,
+    WINDOW_MIN_S,
+    WINDOW_WASHOUTS,
+)
 from sipsched.records.window_time import STOLEN, SWITCH, UNFINISHED
 from sipsched.records.windows import DROPPED, FEW, LEFT_OUT, SHAM
 from sipsched.words import grouped, number, plural
@@ -198,13 +204,27 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
         f"A run switches between the modes in windows (periods in one mode) of {span} s. The study has {blocks} in "
         f"{plural(len(runs), 'run')}. A block contains a window of each mode. SIP retransmissions are {sent}."
     ]
-    if all(math.isnan(float(run.attrs["utilisation"])) for run in runs):
+    tails = sorted(
+        {
+            tail_s
+            for run in runs
+            if not math.isnan(float(run.attrs["utilisation"]))
+            and not math.isnan(tail_s := float(run.attrs.get("call_tail_s", OLDER_CALL_TAIL_S)))
+        }
+    )
+    if not tails:
         lines.append("The configuration sets the lengths of windows and washouts.")
     else:
+        tail = " to ".join(
+            dict.fromkeys(f"{1000 * tail_s:.0f}" for tail_s in (tails[0], tails[-1]))
+        )
+        longest = any(float(run.attrs["washout_s"]) >= WASHOUT_MAX_S for run in runs)
         lines.append(
-            f"The washout is the sum of two times: {1000 * CALL_TAIL_S:.0f} ms, in which the calls of the previous "
+            f"The washout is the sum of two times: {tail} ms, in which the calls of the previous "
             f"window end, and {RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up. "
-            f"A window is {WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
+            + f"If the sum is longer than {WASHOUT_MAX_S:g} s, the washout is {WASHOUT_MAX_S:g} s. "
+            * longest
+            + f"A window is {WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
         )
     return Words(tuple(lines))
 
