@@ -154,7 +154,10 @@ def _examine(
     """Read the files of the generator and the probe, and return all values that the validity rules need."""
     statistics, failures = done.observed.statistics, done.allocation_failures
     trace = None if done.probe.mode == "off" else read_trace(folder / TRACE_FILE)
-    check_one_thread(trace, statistics.calls_completed, done.sut.proxy)
+    completed = [statistics.calls_completed]
+    if of_call is not None:
+        completed = np.bincount(of_call[starts.completed], minlength=len(done.proxies)).tolist()
+    check_one_thread(trace, completed, done.sut.proxy, done.observed.instance_of)
     return Evidence(
         observed=done.observed,
         sut=done.sut,

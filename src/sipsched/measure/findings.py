@@ -112,7 +112,7 @@ def causes(
     Parameters
     ----------
     instance_of
-        Index of the instance of each process, by process id; empty if the run has one instance.
+        Index of the instance of each process and thread, by its id; empty if the run has one instance.
     """
     account = report.account if report else None
     if account is None:
@@ -327,27 +327,39 @@ def probe_numbers(
     }
 
 
-def check_one_thread(trace: Trace | None, completed: int, program: str) -> None:
-    """Raise an error if the proxy passes all messages between threads, so that the trace has no service times.
+def check_one_thread(
+    trace: Trace | None, completed: Sequence[int], program: str, instance_of: Mapping[int, int]
+) -> None:
+    """Raise an error if an instance passes all messages between threads, so that the trace has no service times.
 
     The probe follows a message within one thread only. If a proxy receives in one thread and sends in another thread,
     the trace has no service times.
 
+    Parameters
+    ----------
+    completed
+        Number of completed calls of each instance that the run compares; one entry for all other runs.
+    instance_of
+        Index of the instance of each process and thread, by its id; empty if the run has one instance.
+
     Raises
     ------
     StableError
-        The proxy passes messages to other threads. The message names the setting to change.
+        The proxy passes messages to other threads. The message names the instance, and the setting to change.
     """
-    if trace is None or not completed:
-        return
-    records = trace.records
-    taken = records[(records["kind"] != MessageKind.OTHER) & (records["t_sip_in"] != 0)]
-    if taken.size and not taken["t_sip_out"].any():
-        raise StableError(
-            f"the probe saw {taken.size} messages that {program} received, and none that the same thread then sent, "
-            f"but {completed} calls completed; so {program} passes messages to other threads, as Kamailio 6 does with "
-            "udp_receiver_mode=1 or 2; set udp_receiver_mode=0 in its configuration, or probe: off in its SUT"
-        )
+    for number, calls in enumerate(completed):
+        own = _of_instance(trace, instance_of, number)
+        if own is None or not calls:
+            continue
+        records = own.records
+        taken = records[(records["kind"] != MessageKind.OTHER) & (records["t_sip_in"] != 0)]
+        if taken.size and not taken["t_sip_out"].any():
+            who = f"{program} in {instance_name(number)}" if instance_of else program
+            raise StableError(
+                f"the probe saw {taken.size} messages that {who} received, and none that the same thread then sent, "
+                f"but {calls} calls completed; so {who} passes messages to other threads, as Kamailio 6 does with "
+                "udp_receiver_mode=1 or 2; set udp_receiver_mode=0 in its configuration, or probe: off in its SUT"
+            )
 
 
 def spread_by_instance(evidence: Evidence) -> dict[str, float | None]:
@@ -374,7 +386,7 @@ def _of_instance(trace: Trace | None, instance_of: Mapping[int, int], number: in
     Parameters
     ----------
     instance_of
-        Index of the instance of each process. Each worker is a process, so the id of its thread is its process id.
+        Index of the instance of each process and thread, by its id.
     """
     if trace is None or not instance_of:
         return trace

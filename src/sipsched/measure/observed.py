@@ -35,7 +35,8 @@ class Observed:
     connections_accepted
         TCP connections that the proxy accepted during the load; None over UDP, or if the proxy does not count them.
     instance_of
-        Index of the compared instance of each process, by process id; empty if the run has one instance.
+        Index of the compared instance of each process and thread of the proxy, by its id; empty if the run has one
+        instance.
     """
 
     started: float

@@ -391,12 +391,12 @@ def allocation_failures(log: str) -> list[str]:
 
 
 def parse_instances(processes: str) -> dict[int, int]:
-    """Return the index of the compared instance of each process, by process id.
+    """Return the index of the compared instance of each process or thread, by its id.
 
     Parameters
     ----------
     processes
-        One line per process with its id and its command line, as `pgrep --list-full` prints them. The command line of
+        One line per process or thread with its id and its command line, as `TASKS` prints them. The command line of
         an instance contains the path of the instance's configuration. The command line of the shell that starts all
         instances contains the paths of all configurations, so the result excludes the shell.
     """

@@ -42,6 +42,7 @@ from sipsched.measure.proxy import (
 from sipsched.measure.quiet import RECEIVE_QUEUES
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
+from sipsched.measure.switching import TASKS
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import Instance
@@ -79,8 +80,6 @@ exec "$program" "$@" -- $(pgrep --pgroup "$(cat "$pid_file")" "$proxy")
 
 Arguments: the path of `buffers`, the file with the proxy's process group, the proxy's program, PORT=BYTES per socket.
 """
-COMMAND_LINES = 'pgrep --list-full --pgroup "$(cat "$1")"'
-"""Shell command that prints the id and the command line of each process in the process group of a pid file."""
 LISTENING = '[ "$(ss -Hln "--$1" "( sport >= :$2 and sport <= :$3 )" | wc -l)" -ge "$4" ]'
 Result = TypeVar("Result")
 
@@ -494,11 +493,11 @@ class Serving:
         return self.hosts.sps.processes(self.proxy_process)
 
     def _find_instances(self, process: Process) -> Mapping[int, int]:
-        """Return the index of the instance of each process, by process id; empty if the run has one instance."""
+        """Return the index of the instance of each task, by its id; empty if the run has one instance."""
         if len(self.proxies) == 1:
             return {}
-        listing = self.hosts.sps.shell(COMMAND_LINES, process.pid_file, check=False).stdout
-        return parse_instances(listing)
+        command = (TASKS, process.pid_file, self.proxy.program)
+        return parse_instances(self.hosts.sps.shell(*command, check=False).stdout)
 
     def _ended_instances(self, instance_of: Mapping[int, int]) -> str:
         """Return the names of compared instances that have no process in `instance_of`; empty if all instances run."""
@@ -508,7 +507,7 @@ class Serving:
         return listed([*map(instance_name, sorted(ended))])
 
     def _expect_instances(self) -> Mapping[int, int]:
-        """Return the index of the instance of each process; see `_find_instances`.
+        """Return the index of the instance of each task; see `_find_instances`.
 
         Raises
         ------

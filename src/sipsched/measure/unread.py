@@ -39,7 +39,7 @@ def describe_waiting(sockets: str, roles: Mapping[str, str], instance_of: Mappin
     roles
         Role of each host, by IP address.
     instance_of
-        Index of the instance of each process, by process id; empty if the run has one instance.
+        Index of the instance of each process and thread, by its id; empty if the run has one instance.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for line in sockets.splitlines():

@@ -295,12 +295,27 @@ def test_a_proxy_that_sends_in_another_thread_is_refused() -> None:
     trace.records["kind"][:-1] = MessageKind.INVITE
     trace.records["t_sip_in"][:-1] = 1
     # no error without a completed call, because the messages can have been lost
-    check_one_thread(trace, 0, "kamailio")
-    check_one_thread(None, 2, "kamailio")
-    with pytest.raises(StableError, match="udp_receiver_mode=0"):
-        check_one_thread(trace, 2, "kamailio")
+    check_one_thread(trace, [0], "kamailio", {})
+    check_one_thread(None, [2], "kamailio", {})
+    with pytest.raises(StableError, match=r"that kamailio received.*udp_receiver_mode=0"):
+        check_one_thread(trace, [2], "kamailio", {})
     trace.records["t_sip_out"][0] = 2
-    check_one_thread(trace, 2, "kamailio")
+    check_one_thread(trace, [2], "kamailio", {})
+
+
+def test_a_normal_instance_does_not_hide_an_instance_that_sends_in_another_thread() -> None:
+    trace = spread(7, 18, 18)
+    trace.records["kind"][:-1] = MessageKind.INVITE
+    trace.records["t_sip_in"][:-1] = 1
+    trace.records["t_sip_out"][:6] = 2
+    # Thread 18 receives the messages of instance 1, and process 17 sends these messages.
+    instance_of = {7: 0, 17: 1, 18: 1, 27: 2}
+    check_one_thread(trace, [1, 0, 1], "kamailio", instance_of)
+    message = r"saw 12 messages that kamailio in instance 1 \(proxy-1\.cfg\) received.* 2 calls"
+    with pytest.raises(StableError, match=message):
+        check_one_thread(trace, [1, 2, 1], "kamailio", instance_of)
+    trace.records["t_sip_out"][-2] = 2
+    check_one_thread(trace, [1, 2, 1], "kamailio", instance_of)
 
 
 def test_calls_are_counted_by_the_instance_of_their_window() -> None:
