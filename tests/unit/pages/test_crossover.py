@@ -30,6 +30,7 @@ from sipsched.pages.crossover import (
 )
 from sipsched.pages.crossover.wording import AA, effect_cell, fall_words
 from sipsched.pages.numbers import in_us
+from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.cautions import OF_POLICIES
 from sipsched.plan.modes import Policy
 from sipsched.plan.run import Point
@@ -510,6 +511,10 @@ def test_the_page_states_what_instances_without_calls_cost() -> None:
         return " ".join(windows.machine(of(*runs)[0]).lines)
 
     assert "the 3 instances without new calls used 0.5\u00a0%" in lines(0.004)
+    # The record lacks the memory of each instance, so the page names the document with measured values.
+    assert "docs/methodology/crossover.md" in lines(0.004)
+    limits = (PROJECT_ROOT / "docs/methodology/crossover.md").read_text().split("\n## Limits\n")[1]
+    assert "6 MiB" in limits
     assert "the 3 instances without new calls used 0.5 to 1.35\u00a0%" in lines(0.0125, 0.004)
     loads, _ = of(made("default,fifo", {"fifo": FIFO}))
     assert "without new calls" not in " ".join(windows.machine(loads).lines)

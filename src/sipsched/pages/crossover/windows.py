@@ -278,7 +278,7 @@ def machine(loads: Sequence[ComparedLoad]) -> Words:
 
 
 def _idle_instances(switchings: Sequence[Switching]) -> Iterator[str]:
-    """Yield a sentence on the CPU time of instances without calls, if a run measured this time."""
+    """Yield sentences on the cost of instances without calls, if a run measured their CPU time."""
     if switchings:
         counts = sorted({record.idle_instances for record in switchings})
         shares = sorted(100 * record.idle_share for record in switchings)
@@ -286,7 +286,8 @@ def _idle_instances(switchings: Sequence[Switching]) -> Iterator[str]:
         used = " to ".join(dict.fromkeys(map(number, (shares[0], shares[-1]))))
         yield (
             f"After the washout of a window, the {fewest}{plural(counts[-1], 'instance')} without new calls used "
-            f"{used}\u00a0% of the proxy's CPU time (mean over the valid windows of a run)."
+            f"{used}\u00a0% of the proxy's CPU time (mean over the valid windows of a run). The section Limits of "
+            "docs/methodology/crossover.md states what an instance without calls costs in memory and caches."
         )
 
 
