@@ -87,6 +87,27 @@ def test_a_sut_can_name_the_file_of_its_program() -> None:
     assert command[0] == "/opt/kamailio/sbin/kamailio"
 
 
+@pytest.mark.parametrize("name", ["opensips-udp", "opensips-tcp"])
+@pytest.mark.parametrize(
+    ("program", "prefix"), [("/opt/opensips/sbin/opensips", "/opt/opensips"), ("/opensips", "")]
+)
+def test_opensips_searches_its_modules_beside_its_program(
+    name: str, program: str, prefix: str
+) -> None:
+    def folders(program: str | None) -> list[str]:
+        sut = replace(CAMPAIGN.sut(name), program=program)
+        text = find_proxy(sut).config_text(sut, load_testbed("local"), 2, PurePosixPath("/w"))
+        assert text.index('mpath="') < text.index("loadmodule")
+        return re.findall(r'^mpath="(.*)"$', text, re.MULTILINE)
+
+    # Modules of another OpenSIPS end the program, so no other folder is searched.
+    assert all(folder.startswith(f"{prefix}/lib") for folder in folders(program))
+    last = [f"{prefix}/{lib}/opensips/modules/" for lib in ("lib", "lib64")]
+    assert folders(program)[-2:] == last
+    assert folders(None)[-1] == "/usr/local/lib64/opensips/modules/"
+    assert len(folders(None)) == 4
+
+
 def test_allocation_failures_in_the_log() -> None:
     assert len(allocation_failures(KAMAILIO_LOG)) == 2
     assert allocation_failures("Listening on\n udp: 198.18.0.1:5060\n") == []
