@@ -52,7 +52,7 @@ COMPUTING = {
 }
 """Costs of instructions in the guest, in which kernel code takes little time."""
 FIXED = {
-    **{"receive_cpus": 1, "interrupt_ns": 0, "idle_exit_ns": 2000, "refill_ns": 0},
+    **{"interrupt_ns": 0, "idle_exit_ns": 2000, "refill_ns": 0},
     **{"refill_near_ns": 0, "stall_every_ns": 0},
 }
 """Numbers of the guest that do not depend on its speed. The guest has no caches."""
@@ -86,6 +86,8 @@ def in_guest(guest: Testbed, numbers: ModelNumbers, message_ns: float = MESSAGE_
     assert guest.virtual is not None
     slower = MIPS / guest.virtual.clock.mips
     costs = {name: round(cost * slower) for name, cost in COMPUTING.items()}
+    # The simulator distinguishes the first core from a core that the proxy does not use.
+    costs["receive_cpus"] = int(guest.tuning.receive_cpus == (0,))
     services = np.array(numbers["service_ns"], float)
     rest = sum(costs[name] for name in ("copy_ns", "send_ns", "loop_ns", "receive_ns"))
     mean_ns = message_ns * slower - rest
@@ -131,7 +133,9 @@ def capacities() -> Iterator[Deployed]:
         point = Point("simulated-cfs", name, "default", cores, 8)
         plan = plan_in_guest(guest, point, config)
         numbers = in_guest(guest, plan.at(LOAD, Arrivals(1, CALLS, 1)))
-        changes = {cost: numbers[cost] for cost in (*COMPUTING, *FIXED, "service_ns")}
+        changes = {
+            cost: numbers[cost] for cost in (*COMPUTING, *FIXED, "receive_cpus", "service_ns")
+        }
         capacity = _capacity(plan, changes, config, 0.0, lambda cps: CALLS, 0)
         yield Deployed(
             deployment=sut.deployment,
@@ -156,6 +160,7 @@ ROWS = (
         for beside, bed, system in product(("", "-busy"), BEDS, product((2,), (2, 4, 8), (850,)))
     ),
     *((f"{bed}-busy-1us", *MIGRATION_COST, 2, 2, 850) for bed in BEDS),
+    *((f"virtual-510-{where}", *MIGRATION_COST, 2, 2, 850) for where in ("other-core", "rx-away")),
     *((bed, *PAPERS, *system) for bed, system in product(BEDS, product((1,), (2, 8), (420,)))),
     *(
         (f"virtual-510{beside}", *PAPERS, *system)
