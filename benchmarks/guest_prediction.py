@@ -161,6 +161,10 @@ ROWS = (
     ),
     *((f"{bed}-busy-1us", *MIGRATION_COST, 2, 2, 850) for bed in BEDS),
     *((f"virtual-510-{where}", *MIGRATION_COST, 2, 2, 850) for where in ("other-core", "rx-away")),
+    *(
+        ("virtual-510-busy", *MIGRATION_COST, *system)
+        for system in ((2, 16, 850), (4, 4, 1700), (4, 16, 1700))
+    ),
     *((bed, *PAPERS, *system) for bed, system in product(BEDS, product((1,), (2, 8), (420,)))),
     *(
         (f"virtual-510{beside}", *PAPERS, *system)
