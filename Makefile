@@ -14,7 +14,7 @@ CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 # These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
-VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels papers_virtual-virtual-papers \
+VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels calibration papers_virtual-virtual-papers \
 	papers_logger_virtual-virtual-papers-logger papers_load_virtual-virtual-papers-logger \
 	figure_2_virtual-virtual-papers figure_2_logger_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
@@ -24,9 +24,6 @@ VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html
 VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost migration_cost_opensips single_core multi_core scaling papers kernels) \
 	config/studies/calibration.yaml
-# `python benchmarks/virtual_calibration.py` reads these summaries.
-CALIBRATION := $(patsubst %,results/recorded/virtual/raw/%/summary.nc,calibration/local calibration_reference/virtual-uncalibrated \
-	calibrated/virtual-calibrated)
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
 
@@ -42,7 +39,7 @@ recorded/virtual/raw/%/.unpacked: recorded/virtual/raw/%.tar.xz
 # Make the pages of the recorded campaign. This target measures nothing, and does not need root.
 reports: .venv/ready $(VIRTUAL_RECORDS)
 	@$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml $(VIRTUAL) recorded/virtual/config.yaml \
-		-- $(VIRTUAL_PAGES) $(VIRTUAL_TESTBEDS) $(CALIBRATION)
+		-- $(VIRTUAL_PAGES) $(VIRTUAL_TESTBEDS)
 	# The overview links the pages in virtual time that exist when it is made.
 	$(BIN)/snakemake --config only_measured=True --configfile config/config.yaml recorded/config.yaml
 	printf 'Open: %s\n' $(addprefix "$$PWD"/,reports/recorded/index.html $(VIRTUAL_PAGES))

@@ -64,6 +64,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
         "modes": modes,
         "migration_cost": migration_cost,
         "kernels": kernels,
+        "calibration": calibration,
         "crossover": crossover,
         "scaling": scaling,
         "capacity_model": capacity_model,
@@ -105,6 +106,7 @@ WITHOUT_DATA = {
     "modes": ("crossings",),
     "migration_cost": (),
     "kernels": (),
+    "calibration": ("summaries",),
     "crossover": ("windows", "crossings", "capacities"),
     "index": ("outlines", "crossings", "capacities"),
     "testbed": (),
@@ -187,6 +189,38 @@ def kernels(folder: Path) -> Parameters:
         if number > 1:
             summary.attrs["testbed_description"] += "; competitor logger"
         files.append(written(summary, folder / str(number), "kernels_virtual"))
+    return {"summaries": files}
+
+
+def calibration(folder: Path) -> Parameters:
+    """Write runs on a real machine and in a guest. Waits are twice as long in reality, and CPU times are equal."""
+    studies = {
+        "calibration": (1.0, (2, 8), (500, 900)),
+        "calibration_reference": (0.3, (8,), (900,)),
+        "calibrated": (0.5, (2, 8), (500, 900)),
+    }
+    files = []
+    for study, (factor, workers, loads) in studies.items():
+        reps = (1, 2, 3) if study == "calibration" else (1,)
+        planned = [
+            Run(threads=threads, cps=cps, rep=rep)
+            for threads in workers
+            for cps in loads
+            for rep in reps
+        ]
+
+        def outcome(run: synthetic.PlannedRun, factor: float = factor) -> dict[str, Any]:
+            messages, speed = 36.0 * run.cps, 1 + 0.01 * (run.rep - 2)
+            waits = {"k_stack_mean": 20, "k_sockq_alone": 10, "k_rcv_mean": 10 + 5 * run.threads}
+            return {
+                **{name: factor * speed * wait for name, wait in waits.items()},
+                "t_sip_mean": 40.0 * speed + run.threads,
+                "messages": messages,
+                "proxy_user_ns": 30_000 * speed * messages,
+                "proxy_system_ns": 20_000 * speed * messages,
+            }
+
+        files.append(written(synthetic.combined(planned, outcome), folder, study))
     return {"summaries": files}
 
 

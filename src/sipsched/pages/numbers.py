@@ -194,6 +194,11 @@ def in_us(value_us: float) -> str:
     return f"{number(value_us / 1000 if in_ms else value_us)}\u00a0{'ms' if in_ms else 'µs'}"
 
 
+def about(value: float) -> str:
+    """Return a number without an interval as text, rounded to two significant digits."""
+    return number(float(f"{value:.2g}"))
+
+
 def signed(value: float) -> str:
     """Return a number without an interval as text, with its sign and three digits."""
     return f"{'+' if value > 0 else ''}{number(value)}"

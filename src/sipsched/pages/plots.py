@@ -20,8 +20,9 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-from sipsched.analysis.intervals import Estimates, Values
+from sipsched.analysis.intervals import Estimates, Interval, Values
 from sipsched.pages.drawing import (
+    INK,
     LIMIT,
     MARKERS,
     PAPER,
@@ -47,6 +48,7 @@ LONGEST_BESIDE = 24
 """The largest number of characters in a name at the end of a line. Longer names would leave no room for the panels."""
 EVERY_LOOK = tuple(itertools.product(SERIES, MARKERS))
 """All combinations of a colour and a marker."""
+OUTER_FENCE = 3.0
 LONG_LOG_AXIS = 100
 """A logarithmic axis whose ends have at least this ratio has labels at the powers of ten only."""
 TICK_IN = 0.45
@@ -205,6 +207,77 @@ def draw_line(
     """Draw points joined by a line, in the colour and marker of a series. A page shows a point's title on hover."""
     (line,) = axis.plot(x, y, **{"color": style.color, "marker": style.marker} | more)
     titled(line, titles)
+
+
+@dataclass(frozen=True)
+class PredictedPoint:
+    """A predicted number beside its measurement, for `draw_predictions`. A page shows the title on hover."""
+
+    measured: Interval
+    predicted: Interval
+    inside: bool
+    title: str
+
+
+def draw_predictions(axis: Axes, group: Sequence[PredictedPoint]) -> None:
+    """Draw predicted against measured numbers, with the diagonal on which both are equal."""
+    low, high = _shown_range(
+        [interval.estimate for point in group for interval in (point.measured, point.predicted)]
+    )
+    axis.plot((low, high), (low, high), color=INK, linewidth=0.8)
+    axis.axhline(0, color=INK, linewidth=0.4)
+    axis.axvline(0, color=INK, linewidth=0.4)
+    for inside in (True, False):
+        these = [point for point in group if point.inside is inside]
+        color = SERIES[2] if inside else SERIES[1]
+        name = f"{'inside' if inside else 'outside'} the measured interval"
+        measured = Estimates.of([point.measured for point in these])
+        predicted = Estimates.of([point.predicted for point in these])
+        # A number outside the drawn range is drawn at the edge of the panel.
+        x, y = (np.clip(of.estimate, low, high) for of in (measured, predicted))
+        beyond = (x != measured.estimate) | (y != predicted.estimate)
+        axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
+        axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
+        titles = np.array([point.title for point in these], object)
+        for where, marker, size, label in (
+            (~beyond, "o", 3.6, name),
+            (beyond, "*", 7.0, f"{name}, beyond the panel"),
+        ):
+            if not where.any():
+                continue
+            (points,) = axis.plot(
+                x[where],
+                y[where],
+                linestyle="none",
+                marker=marker,
+                markersize=size,
+                color=color,
+                markerfacecolor=color if inside else PAPER,
+                clip_on=False,
+                zorder=3,
+                label=label,
+            )
+            # A star at the edge of a panel overlaps the axis, so the layout of the panels ignores the star.
+            points.set_in_layout(False)
+            titled(points, titles[where].tolist())
+    axis.set_xlim(low, high)
+    axis.set_ylim(low, high)
+    axis.set_xlabel("measured")
+    axis.set_ylabel("predicted")
+
+
+def _shown_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of a panel's axes: all values except outliers, and a margin.
+
+    A few far values would squeeze all other points together. A value is an outlier if its distance from the quartiles
+    exceeds three times their distance from each other (Tukey's outer fences).
+    """
+    known = np.array([value for value in values if np.isfinite(value)] or [0.0])
+    lower, upper = np.percentile(known, (25, 75))
+    fence = OUTER_FENCE * max(upper - lower, 1.0)
+    near = known[(known >= lower - fence) & (known <= upper + fence)]
+    margin = 0.1 * float(near.max() - near.min()) + 1
+    return float(near.min()) - margin, float(near.max()) + margin
 
 
 def categories(axis: Axes, names: Sequence[object]) -> None:

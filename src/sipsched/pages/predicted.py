@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from sipsched.analysis.advice import read_loads
-from sipsched.analysis.intervals import Estimates, Interval
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import DIFFERENCES, Check, Contrast, Level, by_quantity, check
 from sipsched.analysis.run_table import Campaign, campaigns_of
-from sipsched.pages.drawing import INK, PAPER, SERIES, titled
 from sipsched.pages.numbers import Number, in_us, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
-from sipsched.pages.plots import wrapped
+from sipsched.pages.plots import PredictedPoint, draw_predictions, wrapped
 from sipsched.pages.tables import competitors
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
@@ -44,7 +42,6 @@ IN_SENTENCES = {
 }
 """The name of each quantity in sentences."""
 MISSES_TOLD = 8
-OUTER_FENCE = 3.0
 NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
 BOTH = "Predicted numbers come from a simulation, and measured numbers from runs"
@@ -231,7 +228,7 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
         identity="figure-predicted",
         draw=wrapped(
             [f"{TITLES[name]}, {_unit(name)}" for name in groups],
-            lambda axis, i, _: _panel(axis, panels[i]),
+            lambda axis, i, _: draw_predictions(axis, list(map(_point, panels[i]))),
             across=3,
             height_in=2.3,
         ),
@@ -249,68 +246,10 @@ def figure(predictions: CheckedPredictions) -> Figure | Words:
     )
 
 
-def _panel(axis: Axes, group: Sequence[Contrast]) -> None:
-    low, high = _shown_range(
-        [
-            interval.estimate
-            for contrast in group
-            for interval in (contrast.measured, contrast.predicted)
-        ]
+def _point(contrast: Contrast) -> PredictedPoint:
+    return PredictedPoint(
+        contrast.measured, contrast.predicted, contrast.inside, _sentence(contrast)
     )
-    axis.plot((low, high), (low, high), color=INK, linewidth=0.8)
-    axis.axhline(0, color=INK, linewidth=0.4)
-    axis.axvline(0, color=INK, linewidth=0.4)
-    for inside in (True, False):
-        these = [contrast for contrast in group if contrast.inside is inside]
-        color = SERIES[2] if inside else SERIES[1]
-        name = f"{'inside' if inside else 'outside'} the measured interval"
-        measured = Estimates.of([contrast.measured for contrast in these])
-        predicted = Estimates.of([contrast.predicted for contrast in these])
-        # A number outside the drawn range is drawn at the edge of the panel.
-        x, y = (np.clip(of.estimate, low, high) for of in (measured, predicted))
-        beyond = (x != measured.estimate) | (y != predicted.estimate)
-        axis.hlines(y, measured.low, measured.high, color=color, linewidth=0.7)
-        axis.vlines(x, predicted.low, predicted.high, color=color, linewidth=0.7)
-        titles = np.array([_sentence(contrast) for contrast in these], object)
-        for where, marker, size, label in (
-            (~beyond, "o", 3.6, name),
-            (beyond, "*", 7.0, f"{name}, beyond the panel"),
-        ):
-            if not where.any():
-                continue
-            (points,) = axis.plot(
-                x[where],
-                y[where],
-                linestyle="none",
-                marker=marker,
-                markersize=size,
-                color=color,
-                markerfacecolor=color if inside else PAPER,
-                clip_on=False,
-                zorder=3,
-                label=label,
-            )
-            # A star at the edge of a panel overlaps the axis, so the layout of the panels ignores the star.
-            points.set_in_layout(False)
-            titled(points, titles[where].tolist())
-    axis.set_xlim(low, high)
-    axis.set_ylim(low, high)
-    axis.set_xlabel("measured")
-    axis.set_ylabel("predicted")
-
-
-def _shown_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return the range of a panel's axes: all values except outliers, and a margin.
-
-    A few far values would squeeze all other points together. A value is an outlier if its distance from the quartiles
-    exceeds three times their distance from each other (Tukey's outer fences).
-    """
-    known = np.array([value for value in values if np.isfinite(value)] or [0.0])
-    lower, upper = np.percentile(known, (25, 75))
-    fence = OUTER_FENCE * max(upper - lower, 1.0)
-    near = known[(known >= lower - fence) & (known <= upper + fence)]
-    margin = 0.1 * float(near.max() - near.min()) + 1
-    return float(near.min()) - margin, float(near.max()) + margin
 
 
 def misses(predictions: CheckedPredictions) -> Words:

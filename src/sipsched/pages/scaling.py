@@ -31,7 +31,7 @@ from sipsched.analysis.speedup import costs as costs_of
 from sipsched.pages.capacities import HOW
 from sipsched.pages.crossings import probe_modes
 from sipsched.pages.drawing import INK, LIMIT
-from sipsched.pages.numbers import NO_ENTRY, rounded, told, with_unit
+from sipsched.pages.numbers import NO_ENTRY, about, rounded, told, with_unit
 from sipsched.pages.parts import Answer, Cell, Figure, Heading, Table, Words
 from sipsched.pages.plots import (
     Curve,
@@ -226,12 +226,12 @@ def _limits(gained: SpeedUp) -> Iterator[str]:
         if not room:
             yield "The limit is unknown, because no runs near the capacities show the CPU time per message."
     elif measured.known and measured.low > gained.bound:
-        yield f"The CPU time per message allows a speed-up of only {_about(gained.bound)} times{_exceeded(gained)}."
+        yield f"The CPU time per message allows a speed-up of only {about(gained.bound)} times{_exceeded(gained)}."
     elif measured.known and measured.high < gained.bound:
         waits = " and ".join(_grown(one, more, ("kernel_locks", "own_locks")))
         grown = f" These waits per message grow with the number of cores: {waits}." if waits else ""
         yield (
-            f"The CPU time per message allows a speed-up of {_about(gained.bound)} times, so it is not the only "
+            f"The CPU time per message allows a speed-up of {about(gained.bound)} times, so it is not the only "
             f"limit.{grown}"
         )
     elif measured.known and not room:
@@ -333,7 +333,7 @@ def _room(gained: SpeedUp) -> str:
     """Return as text how many CPUs the load generators left to the proxy. Empty if the proxy has all CPUs."""
     if not np.isfinite(gained.room) or gained.room >= gained.cores:
         return ""
-    return f"the load generators left {_about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
+    return f"the load generators left {about(gained.room)} of {plural(gained.cores, 'CPU')} to the proxy"
 
 
 def _apart(one: Interval, other: Interval) -> bool:
@@ -376,19 +376,19 @@ def _stop(speed_up: SpeedUp) -> str:
             f"{cores if more is None else 'one core'}, so the change of this cost is unknown."
         )
     text += (
-        f"A message costs {_about(more.cpu_us)} µs of CPU time on {cores} at {grouped(more.cps)} cps, and "
-        f"{_about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
+        f"A message costs {about(more.cpu_us)} µs of CPU time on {cores} at {grouped(more.cps)} cps, and "
+        f"{about(one.cpu_us)} µs on one core at {grouped(one.cps)} cps"
     )
     first, last = speed_up.one.at_capacity, speed_up.more.at_capacity
     if first is not None and last is not None and np.isfinite(speed_up.bound):
         if (first, last) != (one, more):
             text += (
-                f". Near the capacities, a message costs {_about(last.cpu_us)} µs on {cores} at "
-                f"{grouped(last.cps)} cps, and {_about(first.cpu_us)} µs on one core at {grouped(first.cps)} cps"
+                f". Near the capacities, a message costs {about(last.cpu_us)} µs on {cores} at "
+                f"{grouped(last.cps)} cps, and {about(first.cpu_us)} µs on one core at {grouped(first.cps)} cps"
             )
         text += (
             f". If only the CPU time near the capacities limited the capacity, the speed-up would be "
-            f"{_about(speed_up.bound)}{_exceeded(speed_up)}"
+            f"{about(speed_up.bound)}{_exceeded(speed_up)}"
         )
     grown = list(_grown(one, more, FACTORS))
     if grown:
@@ -403,7 +403,7 @@ def _grown(one: Cost, more: Cost, names: Iterable[str]) -> Iterator[str]:
     for key in names:
         before, after = one.factors[key], more.factors[key]
         if np.isfinite((before, after)).all() and after > before and after >= 0.005:
-            yield f"{FACTORS[key][0]} {_about(before)} → {_about(after)}"
+            yield f"{FACTORS[key][0]} {about(before)} → {about(after)}"
 
 
 def capacities(scaling: ScalingData) -> Table:
@@ -494,11 +494,6 @@ def costs(scaling: ScalingData) -> Table:
         ),
         provenance=scaling.provenance,
     )
-
-
-def _about(value: float) -> str:
-    """Return a number without an interval as text, rounded to two significant digits."""
-    return number(float(f"{value:.2g}"))
 
 
 def _plain(value: float) -> str:
@@ -605,7 +600,7 @@ def herd(scaling: ScalingData) -> Figure | Words:
         for i, proxy in enumerate(scaling.herds):
             name = f"{proxy.sut}, {grouped(proxy.cps)} cps"
             titles = [
-                f"{name}, {plural(workers, 'worker')}: {_about(value)} wake-ups per message"
+                f"{name}, {plural(workers, 'worker')}: {about(value)} wake-ups per message"
                 for workers, value in proxy.by_threads.items()
             ]
             values = list(proxy.by_threads.values())
@@ -631,8 +626,8 @@ def _herd_words(proxy: Herd) -> str:
     fewest, most = min(proxy.by_threads), max(proxy.by_threads)
     first, last = proxy.by_threads[fewest], proxy.by_threads[most]
     text = (
-        f"{proxy.sut}: {_about(first)} wake-ups per message with {plural(fewest, 'worker')}, "
-        f"{_about(last)} with {most}"
+        f"{proxy.sut}: {about(first)} wake-ups per message with {plural(fewest, 'worker')}, "
+        f"{about(last)} with {most}"
     )
     if last > 1.5:
         return f"{text}. A message wakes more workers than necessary."
@@ -836,7 +831,7 @@ def sharing(scaling: ScalingData) -> Words:
             continue
         lines.append(
             f"While {place.sut} runs on {plural(place.cores, 'core')}, UAC and UAS need "
-            f"{_about(used.generator_us)} µs of CPU time per call at {grouped(used.cps)} cps. If a call needs the "
+            f"{about(used.generator_us)} µs of CPU time per call at {grouped(used.cps)} cps. If a call needs the "
             f"same CPU time at the capacity of {_cps(speed_up.more.capacity)}, the generators leave "
             f"{_cpus(speed_up.room)} to the proxy."
         )
@@ -848,5 +843,5 @@ def sharing(scaling: ScalingData) -> Words:
 
 
 def _cpus(count: float) -> str:
-    about = _about(count)
-    return f"{about} CPU{'' if about == '1' else 's'}"
+    text = about(count)
+    return f"{text} CPU{'' if text == '1' else 's'}"
