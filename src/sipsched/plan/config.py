@@ -255,8 +255,7 @@ class Config:
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
         _check_use(self.suts[run.sut], run.mode, self.suts, what)
-        if is_comparison(run.mode):
-            check_calls(self.load, self.crossover, what)
+        check_calls([run.mode], self.load, self.crossover, what)
 
     def searches(self) -> list[Point]:
         """List the points (SUT, mode, cores and threads) at which searches find the loads of studies.
@@ -570,8 +569,7 @@ def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None
 
 
 def _check_comparisons(study: Study, file: Declared, where: str) -> None:
-    if any(map(is_comparison, study.modes)):
-        check_calls(file.load, file.crossover, where)
+    check_calls(study.modes, file.load, file.crossover, where)
     if study.precision:
         for mode in filter(is_comparison, study.modes):
             raise StableError(

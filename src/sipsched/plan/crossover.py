@@ -364,27 +364,32 @@ def call_tail_s(load: Load) -> float:
     return (load.ring_time_ms + hold_ms + CALL_MARGIN_MS) / 1000
 
 
-def check_calls(load: Load, crossover: Crossover, where: str) -> None:
-    """Raise an error if calls last longer than the washout, so that a run cannot compare modes.
+def check_calls(modes: Iterable[str], load: Load, crossover: Crossover, where: str) -> None:
+    """Raise an error if calls last longer than the washout, so that a run cannot compare instances.
+
+    A call ends at the instance at which it began. If only scheduler modes are compared, one instance serves all calls,
+    and the messages of long calls are a constant part of the load in every window.
 
     Raises
     ------
     StableError
         Calls of a window would still send messages after the washout of the next window.
     """
+    if not any(map(compares_instances, modes)):
+        return
     tail_s = call_tail_s(load)
     longest_s = WASHOUT_MAX_S if crossover.washout_s == "auto" else crossover.washout_s
     if tail_s > longest_s:
         remedy = (
             f"set crossover.washout_s to {math.ceil(tail_s)} or more, lower"
             if tail_s <= WASHOUT_LIMIT_S
-            else "calls of this length cannot be compared within a run: lower"
+            else "instances cannot be compared within a run with such calls: lower"
         )
         raise StableError(
             f"{where}: calls end up to {tail_s:g} s after their window (load.ring_time_ms + load.hold_time_ms + "
             f"{CALL_MARGIN_MS} ms, load.hold_law: {load.hold_law}), but the washout of the next window lasts at most "
             f"{longest_s:g} s (crossover.washout_s: {crossover.washout_s}); {remedy} load.hold_time_ms or "
-            "load.ring_time_ms, or measure each mode in separate runs"
+            "load.ring_time_ms, or measure each instance in separate runs"
         )
 
 
@@ -436,7 +441,7 @@ def choose(
     StableError
         See `check_calls` and `draw`.
     """
-    check_calls(load, crossover, "crossover")
+    check_calls(modes, load, crossover, "crossover")
     tail_s = call_tail_s(load)
     window_s, washout_s, relaxation_s = lengths(utilisation, service_s, tail_s)
     if crossover.washout_s != "auto":
