@@ -14,7 +14,8 @@ CHECK := $(BIN)/pytest -m "not live" --numprocesses auto --dist worksteal
 # These tests run at the same time as those of CHECK, so each group has its own list of failed tests.
 LIVE := $(BIN)/pytest tests/live tests/faults -o cache_dir=.pytest_cache/live
 PAPER := reports/recorded/paper.html
-VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling kernels calibration papers_virtual-virtual-papers \
+VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling capacity_model_virtual kernels calibration \
+	papers_virtual-virtual-papers \
 	papers_logger_virtual-virtual-papers-logger papers_load_virtual-virtual-papers-logger \
 	figure_2_virtual-virtual-papers figure_2_logger_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
