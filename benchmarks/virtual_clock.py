@@ -8,6 +8,9 @@ image.
 
 With `--proxy`, the guest runs Kamailio instead of the self-test, and each trial offers the same calls. The load is
 slightly above the capacity of one core, so a slower or faster proxy would drop a different number of messages.
+
+With `--cost`, Kamailio runs on four cores of the testbed `virtual`. The benchmark prints the CPU time that QEMU uses
+per second of guest time, and the share of this machine's CPUs that QEMU uses.
 """
 
 import argparse
@@ -19,13 +22,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from sipsched.measure.crossing_search import _offer, ready_for_trials
-from sipsched.plan.config import load_config
+from sipsched.plan.config import Config, load_config
 from sipsched.plan.modes import DEFAULT
 from sipsched.plan.run import Point
 from sipsched.testbed.inventory import VirtualClock, load_testbed
-from sipsched.testbed.virtual_clock import find_kernel, judge, self_test
+from sipsched.testbed.virtual import STATE
+from sipsched.testbed.virtual_clock import find_kernel, judge, read_statistics, self_test
 
 BOOTS = 10
 LOOPS_PER_CPU = 3
@@ -33,6 +38,9 @@ CORES = 4
 CLOCK = VirtualClock(mips=2000, quantum_ns=5000, kernel_weight=1, wake_ns=0)
 POINT = Point("virtual-2000", "kamailio-udp", DEFAULT, cores=1, threads=8)
 TRIALS, TRIAL_CPS, TRIAL_S = 5, 720, 2.0
+COSTLY_POINT = Point("virtual", "kamailio-udp", DEFAULT, cores=4, threads=8)
+COSTLY_CPS, COSTLY_S = 6800, 1.0
+"""Load that keeps the four cores busy for about 85 % of the time."""
 
 
 @contextmanager
@@ -53,11 +61,46 @@ def halves() -> tuple[int, int]:
     return 0, LOOPS_PER_CPU * (os.cpu_count() or 1)
 
 
-def try_proxy() -> None:
-    """Offer the same calls to Kamailio in the guest several times, and print the dropped messages and the CPU time."""
+def proxy_config() -> Config:
+    """Return the settings of trials in the guest."""
     campaign = load_config()
     load = replace(campaign.load, warmup_s=0.1, drain_s=0.3, retransmissions=False)
-    config = replace(campaign, probe="off", load=load)
+    return replace(campaign, probe="off", load=load)
+
+
+def used_cpu_s(pid: int) -> float:
+    """Return the CPU time of a process in seconds, from /proc/PID/stat."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_cost() -> None:
+    """Offer calls to Kamailio on four cores, and print the CPU time of QEMU per second of guest time."""
+    config = proxy_config()
+    with ready_for_trials(COSTLY_POINT, config, load_testbed(COSTLY_POINT.testbed)) as (
+        serving,
+        state,
+    ):
+        pid = int((STATE / "qemu.pid").read_text())
+        moments = []
+        for _ in range(2):
+            counters = read_statistics(STATE)
+            assert counters is not None
+            moments.append((time.monotonic(), used_cpu_s(pid), counters))
+            if len(moments) < 2:
+                trial = _offer(serving, state, config.validity, COSTLY_CPS, COSTLY_S, 0)
+    (began, before_s, first), (ended, after_s, last) = moments
+    cpu_s, guest_s = after_s - before_s, (last.virtual_ns - first.virtual_ns) / 1e9
+    print(
+        f"{guest_s:.2f} s of guest time, {trial.pdr:.2%} dropped at {COSTLY_CPS} cps: {cpu_s / guest_s:.0f} CPU "
+        f"seconds per guest second, {(last.quanta - first.quanta) / guest_s:.0f} quanta per guest second, "
+        f"{cpu_s / (ended - began) / (os.cpu_count() or 1):.0%} of this machine's CPU time"
+    )
+
+
+def try_proxy() -> None:
+    """Offer the same calls to Kamailio in the guest several times, and print the dropped messages and the CPU time."""
+    config = proxy_config()
     costs: dict[int, list[float]] = {}
     with ready_for_trials(POINT, config, load_testbed(POINT.testbed)) as (serving, state):
         for loops, number in itertools.product(halves(), range(TRIALS)):
@@ -107,8 +150,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernel", nargs="?", default="6.1")
     parser.add_argument("--proxy", action="store_true")
+    parser.add_argument("--cost", action="store_true")
     asked = parser.parse_args()
-    if asked.proxy:
+    if asked.cost:
+        measure_cost()
+    elif asked.proxy:
         try_proxy()
     else:
         test_clock(asked.kernel)
