@@ -28,7 +28,7 @@ from sipsched.measure.simulator import (
     simulate,
 )
 from sipsched.plan.config import Config
-from sipsched.plan.crossover import call_tail_s, compared, is_comparison, lengths
+from sipsched.plan.crossover import compared, is_comparison, lengths, washout_tail_s
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.plan.modes import Setting as Key
 from sipsched.plan.run import Point, Run
@@ -188,7 +188,7 @@ def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
     service_s = message_ns / 1e9 / setting.cores
     busy = service_s * MESSAGES * setting.cps
-    window_s, washout_s, _ = lengths(busy, service_s, call_tail_s(config.load))
+    window_s, washout_s, _ = lengths(busy, service_s, washout_tail_s(config.load))
     if design.window_s != "auto":
         window_s = design.window_s
     if design.washout_s != "auto":

@@ -24,8 +24,8 @@ CALL_MARGIN_MS = 30
 """Time for the messages of a call. With ring time and hold time, this time is the longest duration of a call."""
 LONG_HOLD = math.log(100)
 """99th percentile of exponential hold times, divided by their mean."""
-OLDER_CALL_TAIL_S = 0.05
-"""The value of `Design.call_tail_s` in records of older versions, which lack this value."""
+SHORT_TAIL_S = 0.05
+"""The value of `Design.call_tail_s` for calls that outlast every washout, and in records of older versions."""
 RELAXATIONS = 3
 """Length of the washout (the excluded start of a window), in relaxation times of the queue.
 
@@ -197,7 +197,7 @@ class Design:
     windows: tuple[Window, ...]
     utilisation: float | None = None
     relaxation_s: float | None = None
-    call_tail_s: float | None = OLDER_CALL_TAIL_S
+    call_tail_s: float | None = SHORT_TAIL_S
 
     @property
     def end_ns(self) -> int:
@@ -364,6 +364,16 @@ def call_tail_s(load: Load) -> float:
     return (load.ring_time_ms + hold_ms + CALL_MARGIN_MS) / 1000
 
 
+def washout_tail_s(load: Load) -> float:
+    """Return the part of a washout in seconds in which the calls of the previous window end.
+
+    No washout can wait for calls that last longer than `WASHOUT_MAX_S`. Only runs that compare nothing but modes have
+    such calls.
+    """
+    tail_s = call_tail_s(load)
+    return tail_s if tail_s <= WASHOUT_MAX_S else SHORT_TAIL_S
+
+
 def check_calls(modes: Iterable[str], load: Load, crossover: Crossover, where: str) -> None:
     """Raise an error if calls last longer than the washout, so that a run cannot compare instances.
 
@@ -406,7 +416,7 @@ def lengths(utilisation: float, service_s: float, tail_s: float) -> tuple[float,
     service_s
         CPU time per message, divided by the number of CPUs.
     tail_s
-        See `call_tail_s`.
+        See `washout_tail_s`.
 
     Returns
     -------
@@ -442,7 +452,7 @@ def choose(
         See `check_calls` and `draw`.
     """
     check_calls(modes, load, crossover, "crossover")
-    tail_s = call_tail_s(load)
+    tail_s = washout_tail_s(load)
     window_s, washout_s, relaxation_s = lengths(utilisation, service_s, tail_s)
     if crossover.washout_s != "auto":
         washout_s = crossover.washout_s

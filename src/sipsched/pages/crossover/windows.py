@@ -21,8 +21,8 @@ from sipsched.pages.numbers import NO_ENTRY, in_us
 from sipsched.pages.parts import Figure, Folded, Table, Words
 from sipsched.pages.plots import draw_line, from_zero, panels
 from sipsched.plan.crossover import (
-    OLDER_CALL_TAIL_S,
     RELAXATIONS,
+    SHORT_TAIL_S,
     WASHOUT_MAX_S,
     WINDOW_MIN_S,
     WINDOW_WASHOUTS,
@@ -204,28 +204,30 @@ def design(loads: Iterable[ComparedLoad]) -> Words:
         f"A run switches between the modes in windows (periods in one mode) of {span} s. The study has {blocks} in "
         f"{plural(len(runs), 'run')}. A block contains a window of each mode. SIP retransmissions are {sent}."
     ]
-    tails = sorted(
-        {
-            tail_s
-            for run in runs
-            if not math.isnan(float(run.attrs["utilisation"]))
-            and not math.isnan(tail_s := float(run.attrs.get("call_tail_s", OLDER_CALL_TAIL_S)))
-        }
-    )
-    if not tails:
+    # The configuration sets the washout of a run without a utilisation or a tail (NaN).
+    automatic = [
+        (tail_s, float(run.attrs["washout_s"]))
+        for run in runs
+        if not math.isnan(float(run.attrs["utilisation"]))
+        and not math.isnan(tail_s := float(run.attrs.get("call_tail_s", SHORT_TAIL_S)))
+    ]
+    if not automatic:
         lines.append("The configuration sets the lengths of windows and washouts.")
     else:
-        tail = " to ".join(
-            dict.fromkeys(f"{1000 * tail_s:.0f}" for tail_s in (tails[0], tails[-1]))
+        tails, washouts = zip(*automatic, strict=True)
+        ends = dict.fromkeys(grouped(1000 * end) for end in (min(tails), max(tails)))
+        sentences = [
+            f"The washout is the sum of two times: {' to '.join(ends)} ms, in which the calls of the previous window "
+            f"end, and {RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up."
+        ]
+        if max(washouts) >= WASHOUT_MAX_S:
+            sentences.append(
+                f"If the sum is longer than {WASHOUT_MAX_S:g} s, the washout is {WASHOUT_MAX_S:g} s."
+            )
+        sentences.append(
+            f"A window is {WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
         )
-        longest = any(float(run.attrs["washout_s"]) >= WASHOUT_MAX_S for run in runs)
-        lines.append(
-            f"The washout is the sum of two times: {tail} ms, in which the calls of the previous "
-            f"window end, and {RELAXATIONS} times the relaxation time of the queue M/M/1 at the load of the warm-up. "
-            + f"If the sum is longer than {WASHOUT_MAX_S:g} s, the washout is {WASHOUT_MAX_S:g} s. "
-            * longest
-            + f"A window is {WINDOW_WASHOUTS} times as long as its washout, and at least {WINDOW_MIN_S:g} s."
-        )
+        lines.append(" ".join(sentences))
     return Words(tuple(lines))
 
 
