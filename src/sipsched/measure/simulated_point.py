@@ -275,7 +275,7 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
     Raises
     ------
     StableError
-        Too many competitors are declared, or the CPUs of a competitor are not consecutive.
+        Too many competitors are declared, or the simulator cannot simulate one of them.
     """
     rows: list[tuple[int, int, str, int, int, int]] = []
     for one in declared:
@@ -283,6 +283,11 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
         if cpus and cpus != list(range(cpus[0], cpus[-1] + 1)):
             raise StableError(
                 f"competitor {one.name}: cpus: the simulator needs consecutive CPUs, found {cpus}"
+            )
+        if one.policy == "fifo" and one.is_always_busy:
+            raise StableError(
+                f"competitor {one.name}: the simulator has no limit for real-time tasks, so a SCHED_FIFO task that "
+                "computes all the time would never let the proxy run; set busy_us to less than period_us"
             )
         if cpus:
             # The simulator's competitors without a period compute all the time.

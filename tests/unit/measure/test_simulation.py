@@ -178,6 +178,13 @@ def test_the_competitors_of_a_testbed_reach_the_model(campaign: Config) -> None:
     assert numbers["competitor_cpus"][:2] == (1, 2)
 
 
+def test_a_real_time_competitor_that_never_sleeps_cannot_be_simulated(campaign: Config) -> None:
+    endless = DeclaredCompetitor("endless", 10, 10, policy="fifo")
+    bed = replace(load_testbed(CFS), competitors=(endless,))
+    with pytest.raises(StableError, match=r"competitor endless: .* would never let the proxy run"):
+        plan_point(point(CFS), campaign, bed)
+
+
 def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None
