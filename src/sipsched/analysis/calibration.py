@@ -61,6 +61,7 @@ class ComparedWorkers:
     """The ratio of a time with many workers to the time with few workers, measured and predicted, at one load.
 
     The measured ratio is computed from pairs of runs with the same arrivals, the predicted ratio from the guest's runs.
+    The ends of the measured interval are the smallest and the largest ratio of a pair.
     """
 
     few: int
@@ -73,7 +74,7 @@ class ComparedWorkers:
     @property
     def inside(self) -> bool:
         """Whether the prediction lies between the smallest and the largest ratio of a measured pair."""
-        return self.measured.least <= self.predicted <= self.measured.most
+        return self.measured.low <= self.predicted <= self.measured.high
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,11 @@ class Calibration:
     @property
     def tests(self) -> list[ComparedTime]:
         """The comparisons that test the guest: both numbers exist, and the clock was not computed from the setting."""
-        return [time for time in self.times if not time.fitted and np.isfinite([time.error]).all()]
+        return [
+            time
+            for time in self.times
+            if not time.fitted and np.isfinite([time.error, time.measured.low]).all()
+        ]
 
 
 def read(summaries: Iterable[Path]) -> Calibration:
@@ -130,10 +135,9 @@ def _times(
     predicted = guest.groupby(level=[0, 1]).median()
     for (threads, cps), runs in real.groupby(level=[0, 1]):
         for time in TIMES:
-            measured = typical_interval(runs[time])
             yield ComparedTime(
                 *(threads, cps, time),
-                replace(measured, low=measured.least, high=measured.most),
+                _range(typical_interval(runs[time])),
                 float(predicted[time].get((threads, cps), np.nan)),
                 (threads, cps) in fitted,
             )
@@ -148,9 +152,14 @@ def _workers(real: pd.DataFrame, guest: pd.DataFrame) -> Iterator[ComparedWorker
         for time in TIMES:
             yield ComparedWorkers(
                 *(few, many, cps, time),
-                ratio_interval(*_of_both(real, (few, many), cps, time)),
+                _range(ratio_interval(*_of_both(real, (few, many), cps, time))),
                 ratio_interval(*_of_both(guest, (few, many), cps, time)).estimate,
             )
+
+
+def _range(interval: Interval) -> Interval:
+    """Return an estimate with the smallest and the largest run instead of the ends of its confidence interval."""
+    return replace(interval, low=interval.least, high=interval.most)
 
 
 def _of_both(

@@ -9,8 +9,7 @@ from sipsched.analysis.intervals import Interval
 from sipsched.pages.numbers import NO_ENTRY, about, signed, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.pages.plots import PredictedPoint, draw_predictions, wrapped
-from sipsched.pages.predicted import AGREES
-from sipsched.pages.tables import competitors
+from sipsched.pages.tables import AGREES, competitors
 from sipsched.words import grouped, number, plural
 
 TITLES = {
@@ -164,6 +163,8 @@ def _signed(percent: float) -> str:
 def _verdict(time: ComparedTime) -> str:
     if not np.isfinite(time.error):
         return "not predicted"
+    if not np.isfinite(time.measured.low):
+        return "one run"
     where = "inside" if time.inside else "too long" if time.error > 0 else "too short"
     return f"fitted, {where}" if time.fitted else where
 

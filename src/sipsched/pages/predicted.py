@@ -16,7 +16,7 @@ from sipsched.analysis.run_table import Campaign, campaigns_of
 from sipsched.pages.numbers import Number, in_us, rounded, told
 from sipsched.pages.parts import Answer, Figure, Heading, Table, Words
 from sipsched.pages.plots import PredictedPoint, draw_predictions, wrapped
-from sipsched.pages.tables import competitors
+from sipsched.pages.tables import AGREES, competitors
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
 from sipsched.records.summary_files import open_summary, split_summary_path
@@ -45,8 +45,6 @@ MISSES_TOLD = 8
 NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
 BOTH = "Predicted numbers come from a simulation, and measured numbers from runs"
-AGREES = 0.9
-"""The page answers "yes" only if at least this share of the predictions lies inside the measured intervals."""
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ LEAST_PERCENT = 0.1
 """The smallest upper bound of a share of CPU time that a sentence states, in percent."""
 MOST_SUSPECT = 3
 """If a page has more suspect runs than this, the list of suspect runs is folded (hidden until a click)."""
+AGREES = 0.9
+"""A page answers "yes" only if at least this share of its predictions agrees with the measurement."""
 
 
 def heading(summary: xr.Dataset, study: str) -> Heading:
