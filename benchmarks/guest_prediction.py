@@ -125,7 +125,7 @@ def pdr(report: SimulatorReport) -> float:
 
 
 def capacities() -> Iterator[Deployed]:
-    """Yield the simulated capacities of the study scaling_virtual, and of the instances that this study gave up."""
+    """Yield the simulated capacities of two deployments of the study scaling_virtual."""
     guest = load_testbed("virtual-8cores")
     for name, cores in product(("kamailio-udp", "kamailio-udp-partitioned"), (1, 2, 4, 8)):
         sut = replace(CONFIG.sut(name), receive_buffer_bytes=SMALL_BUFFER_BYTES)
