@@ -9,6 +9,7 @@ The program does not change the file config/models/opensips-papers.yaml.
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -66,7 +67,10 @@ if __name__ == "__main__":
     parser.add_argument("interruptions", nargs="?", choices=INTERRUPTIONS, default="stalls")
     free_parameters = INTERRUPTIONS[parser.parse_args().interruptions]
     began = time.monotonic()
-    fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
+    try:
+        fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
+    except StableError as error:
+        sys.exit(f"fit_papers: {error}")
     values = fitted.values.tolist()
     print(
         f"mean square of {fitted.points} log ratios: {fitted.loss:.4f}, with {len(free_parameters)} free parameters"
