@@ -225,7 +225,8 @@ def print_changes() -> None:
         beside = " ".join(task.name for task in guest.competitors)
         clock = f"{guest.virtual.clock.quantum_ns / 1000:g}"
         names = (bed, guest.virtual.kernel, clock, beside, sut, reference, mode)
-        table.writerow((*names, *system, *in_numbers(change), len(SEEDS)))
+        shares = any(not task.cpus or min(task.cpus) < system[0] for task in guest.competitors)
+        table.writerow((*names, *system, *in_numbers(change), len(SEEDS), shares))
 
 
 def print_kernels() -> None:

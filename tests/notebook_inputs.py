@@ -396,7 +396,7 @@ def virtual(folder: Path) -> Parameters:
     columns = (field.name for field in dataclasses.fields(guest_effects.PredictedEffect))
     rows = [
         f"{testbed},5.10,{5 if threads == 8 else 1},{'logger' if 'busy' in testbed else ''},"
-        f"kamailio-udp,baseline,enhanced,{cores},{threads},420,-30,-40,-20,6"
+        f"kamailio-udp,baseline,enhanced,{cores},{threads},420,-30,-40,-20,6,{'busy' in testbed}"
         for testbed, cores in measured
         for threads in (8, 16)
     ]

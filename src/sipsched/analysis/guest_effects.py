@@ -39,6 +39,8 @@ class PredictedEffect:
         Length of a step of the testbed's virtual clock in µs.
     competitor
         Name of the program that runs on the SPS's CPUs besides the proxy; empty if none.
+    shares_cores
+        Whether this program may run on the cores that the proxy uses.
     """
 
     testbed: str
@@ -55,6 +57,7 @@ class PredictedEffect:
     lowest_percent: float
     highest_percent: float
     seeds: int
+    shares_cores: bool
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class GuestEffect:
     kernel: str
     quantum_us: float
     competitor: str
+    shares_cores: bool
     cps: int
     mode: str
     measured: Interval
@@ -136,6 +140,6 @@ def _effect(
     ends = (predicted.change_percent, predicted.lowest_percent, predicted.highest_percent)
     return GuestEffect(
         *(place, predicted.kernel, predicted.quantum_us, predicted.competitor),
-        *(predicted.cps, predicted.mode),
+        *(predicted.shares_cores, predicted.cps, predicted.mode),
         *(measured, sham, Interval(*ends, predicted.seeds)),
     )

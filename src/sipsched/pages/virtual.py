@@ -47,14 +47,19 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
     groups: dict[tuple[str, str, str], list[GuestEffect]] = {}
     for effect in effects:
         reference = effect.place.reference
-        rival = effect.competitor
-        where = (
-            f"{effect.place.sut}, {plural(effect.place.cores, 'core')}, "
-            f"{f'beside the task {rival}' if rival else 'without other programs'}"
-        )
+        where = f"{effect.place.sut}, {plural(effect.place.cores, 'core')}, {_beside(effect)}"
         setting = effect.mode.removeprefix(f"{reference}+")
         groups.setdefault((setting, reference, where), []).append(effect)
     return [Panel(*names, tuple(members)) for names, members in groups.items()]
+
+
+def _beside(effect: GuestEffect) -> str:
+    """Return which program ran beside the proxy as text."""
+    if effect.shares_cores:
+        return f"beside the task {effect.competitor}"
+    if effect.competitor:
+        return f"task {effect.competitor} elsewhere"
+    return "without other programs"
 
 
 def _row(effect: GuestEffect) -> str:
@@ -73,8 +78,8 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
     groups = {
-        "another program uses the proxy's cores": [e for e in measured if e.competitor],
-        "no other program uses the proxy's cores": [e for e in measured if not e.competitor],
+        "another program uses the proxy's cores": [e for e in measured if e.shares_cores],
+        "no other program uses the proxy's cores": [e for e in measured if not e.shares_cores],
     }
     lines = [_in_group(condition, group) for condition, group in groups.items() if group]
     if len(lines) > 1:

@@ -11,7 +11,7 @@ from sipsched.analysis.advice import read_loads
 from sipsched.analysis.guest_effects import effects, read_predictions
 from sipsched.errors import StableError
 from sipsched.pages.parts import Figure
-from sipsched.pages.virtual import answer, figures, words
+from sipsched.pages.virtual import answer, figures, panels_of, words
 
 
 def test_a_prediction_is_compared_with_the_run_of_the_same_setting(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_the_answer_names_the_condition_with_the_larger_changes(tmp_path: Path) 
     line = answer([without, beside]).line
     assert "matter most beside another program" in line
     assert f"{beside.measured.estimate:.0f}".replace("-", "−") in line
-    swapped = [replace(beside, competitor=""), replace(without, competitor="logger")]
+    swapped = [replace(beside, shares_cores=False), replace(without, shares_cores=True)]
     assert "matter most without another program" in answer(swapped).line
-    neither = [without, replace(without, competitor="logger")]
+    neither = [without, replace(without, shares_cores=True)]
     assert "matter most" not in answer(neither).line
 
 
@@ -65,3 +65,15 @@ def test_each_setting_has_a_figure(tmp_path: Path) -> None:
     both = figures([*found, *(replace(effect, mode="other") for effect in found)], loads)
     names = [part.identity for part in both.parts if isinstance(part, Figure)]
     assert names == ["figure-virtual-effects-enhanced", "figure-virtual-effects-other"]
+
+
+def test_a_task_on_another_core_is_not_beside_the_proxy(tmp_path: Path) -> None:
+    given = virtual(tmp_path)
+    loads = read_loads(given["windows"])
+    beside = effects(loads, read_predictions(given["files"][0]))[2]
+    elsewhere = replace(beside, shares_cores=False)
+    assert [panel.where.rsplit(", ", 1)[1] for panel in panels_of([beside, elsewhere])] == [
+        "beside the task logger",
+        "task logger elsewhere",
+    ]
+    assert "If no other program uses the proxy's cores" in answer([elsewhere]).line
