@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar
 
 from sipsched.errors import SipschedError, StableError, TransientError
-from sipsched.measure import unread
+from sipsched.measure import switching, unread
 from sipsched.measure.account import CpuAccount
 from sipsched.measure.competitors import Competitors
 from sipsched.measure.fronts import MOST_INSTANCES, Front
@@ -42,7 +42,6 @@ from sipsched.measure.proxy import (
 from sipsched.measure.quiet import RECEIVE_QUEUES
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
-from sipsched.measure.switching import TASKS
 from sipsched.measure.tuning import Tuned, task_prefix
 from sipsched.plan.config import Config
 from sipsched.plan.crossover import Instance
@@ -496,8 +495,10 @@ class Serving:
         """Return the index of the instance of each task, by its id; empty if the run has one instance."""
         if len(self.proxies) == 1:
             return {}
-        command = (TASKS, process.pid_file, self.proxy.program)
-        return parse_instances(self.hosts.sps.shell(*command, check=False).stdout)
+        listing = self.hosts.sps.shell(
+            switching.TASKS, process.pid_file, self.proxy.program, check=False
+        )
+        return parse_instances(listing.stdout)
 
     def _ended_instances(self, instance_of: Mapping[int, int]) -> str:
         """Return the names of compared instances that have no process in `instance_of`; empty if all instances run."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sipsched.errors import StableError
-from sipsched.measure import running_proxy, unread
+from sipsched.measure import running_proxy, switching, unread
 from sipsched.measure.restoring import undo_script
 from sipsched.paths import PROJECT_ROOT
 from sipsched.testbed import groups, places
@@ -37,6 +37,7 @@ def named(node: ast.expr, known: set[str]) -> bool:
             "places": places,
             "groups": groups,
             "running_proxy": running_proxy,
+            "switching": switching,
             "unread": unread,
         }
         module = modules.get(node.value.id)
