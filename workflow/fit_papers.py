@@ -19,6 +19,7 @@ import pandas as pd
 
 from sipsched.analysis.papers import load_points
 from sipsched.analysis.papers_fit import (
+    FAILED,
     INTERRUPTIONS,
     METRICS,
     POLISHED,
@@ -67,10 +68,9 @@ if __name__ == "__main__":
     parser.add_argument("interruptions", nargs="?", choices=INTERRUPTIONS, default="stalls")
     free_parameters = INTERRUPTIONS[parser.parse_args().interruptions]
     began = time.monotonic()
-    try:
-        fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
-    except StableError as error:
-        sys.exit(f"fit_papers: {error}")
+    fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
+    if fitted.loss >= FAILED:
+        sys.exit("fit_papers: no simulated run of the best parameters finished")
     values = fitted.values.tolist()
     print(
         f"mean square of {fitted.points} log ratios: {fitted.loss:.4f}, with {len(free_parameters)} free parameters"

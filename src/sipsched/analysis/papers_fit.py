@@ -11,7 +11,6 @@ from scipy import optimize
 
 from sipsched.analysis.intervals import Values
 from sipsched.analysis.papers import wide
-from sipsched.errors import StableError
 from sipsched.plan.simulated import KINDS
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
@@ -197,11 +196,6 @@ def fit(
         The parameters that the search varies.
     generations, polish
         Number of generations of the global search, and number of evaluations of the local search.
-
-    Raises
-    ------
-    StableError
-        No simulation with the best parameters finished.
     """
     spent = 0
 
@@ -234,6 +228,4 @@ def fit(
         bounds=bounds,
         options={"maxfev": polish, "initial_simplex": np.clip(simplex, *bounds.T)},
     )
-    if fine.fun >= FAILED:
-        raise StableError("fit: no simulated run of the best parameters finished")
     return PapersFit(np.exp(fine.x), float(fine.fun), published[list(METRICS)].size, spent)

@@ -18,7 +18,6 @@ from sipsched.analysis.papers_fit import (
     numbers,
     values_of,
 )
-from sipsched.errors import StableError
 from sipsched.measure.simulated_means import GridPredictor
 from sipsched.plan.config import load_config
 from sipsched.plan.documents import read_yaml
@@ -147,8 +146,3 @@ def test_a_fit_of_stalls_and_bursts_starts_with_the_stalls_of_the_model_and_rare
     assert values["burst_every_ns"] == 5e9
     changed = numbers(list(values.values()), MODEL, both)
     assert (changed["stall_every_ns"], changed["burst_every_ns"]) == (MODEL["stall_every_ns"], 5e9)
-
-
-def test_a_fit_without_a_finished_simulation_is_an_error(half):
-    with pytest.raises(StableError, match="no simulated run of the best parameters finished"):
-        fit(half, MODEL, lambda change, arrivals: None, FREE, generations=1, polish=1)
