@@ -8,7 +8,7 @@ import pytest
 
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import Check, Contrast
-from sipsched.pages import predicted
+from sipsched.pages import plots, predicted
 from sipsched.pages.parts import Words
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions
@@ -142,7 +142,7 @@ def test_the_fit_is_listed_with_its_range() -> None:
 
 
 def test_an_outlier_does_not_squeeze_the_other_points():
-    low, high = predicted._shown_range([*range(-10, 11), 4000.0, math.nan])
+    low, high = plots._shown_range([*range(-10, 11), 4000.0, math.nan])
     assert -20 < low < -10 and 10 < high < 20
-    low, high = predicted._shown_range([5.0])
+    low, high = plots._shown_range([5.0])
     assert low < 5 < high
