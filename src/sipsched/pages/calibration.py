@@ -149,7 +149,8 @@ def table(calibration: Calibration) -> Table:
         "run. The CPU time is the sum of user and system time of all processes of the proxy. The wake-up is the wait "
         "of a message that arrives when no other message is in the proxy. The other times are means over all messages. "
         'A prediction is "inside" if it lies between the smallest and the largest run. The guest\'s clock was '
-        'computed from the rows "fitted", so these rows are no test.',
+        "computed from user time, system time and wake-up of one setting. All rows of this setting have the verdict "
+        '"fitted", and do not test the clock.',
         provenance=_provenance(calibration),
         shown=60,
     )

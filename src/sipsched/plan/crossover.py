@@ -25,7 +25,7 @@ CALL_MARGIN_MS = 30
 LONG_HOLD = math.log(100)
 """99th percentile of exponential hold times, divided by their mean."""
 SHORT_TAIL_S = 0.05
-"""The value of `Design.call_tail_s` for calls that outlast every washout, and in records of older versions."""
+"""The value of `Design.call_tail_s` for calls of more than `WASHOUT_MAX_S`, and in records of older versions."""
 RELAXATIONS = 3
 """Length of the washout (the excluded start of a window), in relaxation times of the queue.
 
@@ -84,8 +84,9 @@ class Crossover:
     washout_s: Annotated[
         Annotated[float, Meta(ge=0, le=WASHOUT_LIMIT_S)] | Literal["auto"],
         Meta(
-            description="Excluded seconds at the start of each window, at least as long as a call. auto means the time "
-            "after which calls of the previous window no longer affect the queue."
+            description="Excluded seconds at the start of each window. In runs that compare instances, at least the "
+            "duration of a call. auto means the time after which calls of the previous window no longer affect the "
+            "queue."
         ),
     ]
     retransmissions: Annotated[
@@ -367,15 +368,15 @@ def call_tail_s(load: Load) -> float:
 def washout_tail_s(load: Load) -> float:
     """Return the part of a washout in seconds in which the calls of the previous window end.
 
-    No washout can wait for calls that last longer than `WASHOUT_MAX_S`. Only runs that compare nothing but modes have
-    such calls.
+    An automatic washout cannot wait for calls that last longer than `WASHOUT_MAX_S`. With an automatic washout, only
+    runs that compare scheduler modes may have such calls.
     """
     tail_s = call_tail_s(load)
     return tail_s if tail_s <= WASHOUT_MAX_S else SHORT_TAIL_S
 
 
 def check_calls(modes: Iterable[str], load: Load, crossover: Crossover, where: str) -> None:
-    """Raise an error if calls last longer than the washout, so that a run cannot compare instances.
+    """Raise an error if a run compares instances although its calls last longer than the washout.
 
     A call ends at the instance at which it began. If only scheduler modes are compared, one instance serves all calls,
     and the messages of long calls are a constant part of the load in every window.

@@ -258,7 +258,9 @@ class DeclaredCompetitor:
     ] = ()
     policy: Annotated[
         Literal["other", "batch", "idle", "fifo"],
-        Meta(description="Scheduling policy, as in sched(7). fifo has the lowest priority, 1."),
+        Meta(
+            description="Scheduling policy, as in sched(7). fifo has real-time priority 1, the lowest one."
+        ),
     ] = "other"
     nice: Annotated[
         int, Meta(ge=-20, le=19, description="Nice value, for the policies other and batch.")

@@ -354,8 +354,8 @@ def ensure_tested(
     if passes.exists() and line in passes.read_text().splitlines():
         return
     say(
-        f"testing the virtual clock with {clock} (once per version of QEMU and clock; about 12 s of CPU time at 2000 "
-        "MIPS, longer with more MIPS)"
+        f"testing the virtual clock with {clock} (once per version of QEMU, library and clock; about 12 s of CPU time "
+        "at 2000 MIPS, longer with more MIPS)"
     )
     failed = judge(*self_test(clock, TEST_CORES, kernel), clock)[1]
     if failed:
