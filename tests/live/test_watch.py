@@ -28,7 +28,14 @@ from helpers import PATIENCE_S, build_native, pids, wait_for
 
 from sipsched import watch
 from sipsched.analysis.headroom import Lack
-from sipsched.analysis.watched import FEWEST_SECONDS, Cause, findings, percentiles_us, total
+from sipsched.analysis.watched import (
+    FEWEST_MESSAGES,
+    FEWEST_SECONDS,
+    Cause,
+    findings,
+    percentiles_us,
+    total,
+)
 from sipsched.errors import SipschedError
 from sipsched.files import read_zstd
 from sipsched.measure import watching as measuring
@@ -688,14 +695,16 @@ def limited_group() -> Iterator[Path]:
 
 
 def offer(place: Place, running: Watched, plant: Plant) -> None:
-    """Send requests in bursts until the watch has enough seconds for advice."""
+    """Send requests in bursts until the watch has enough seconds and messages for advice."""
     kind = socket.SOCK_STREAM if plant.over_tcp else socket.SOCK_DGRAM
     with place.socket(kind=kind) as sock, place.socket() as other:
         sock.connect((ADDRESS, place.port))
         sock.settimeout(0.2)
         sent = 0
         enough = running.seconds() + FEWEST_SECONDS + 1
-        while running.seconds() < enough:
+        last = time.monotonic() + PATIENCE_S
+        while running.seconds() < enough or sent < 1.2 * FEWEST_MESSAGES:
+            assert time.monotonic() < last, f"only {sent} requests were sent"
             burst = [request("OPTIONS", f"planted{sent + i}") for i in range(plant.burst)]
             sent += plant.burst
             if plant.over_tcp:
