@@ -16,6 +16,7 @@ from synthetic import Run
 from sipsched.analysis import guest_effects, papers
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point
 from sipsched.records import study_summary, summary_files
 from sipsched.records.fitted import Fitted
@@ -300,9 +301,14 @@ def scaling(folder: Path) -> Parameters:
         known,
     )
     summary = written(synthetic.combined(planned, outcome), folder, "scaling")
+    mode = "default,default+cores=2,default+cores=2+sut=kamailio-udp-partitioned"
+    place = Point("synthetic", "kamailio-udp", mode, 1, 4, Capacity(0.01, 0.05))
+    paired = folder / "capacity.json"
+    search = synthetic.paired_search(place, (1.0, 1.25, 1.5), 20, {7: 0.0})
+    paired.write_text(synthetic.sealed(synthetic.search_document(search)))
     return {
         "summaries": [summary],
-        "crossings": [],
+        "crossings": [paired],
         "capacities": [known],
         "files": [PUBLISHED_SPEEDUPS, speedups(folder)],
     }

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from sipsched.records import (
 )
 from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.conversion import as_part
-from sipsched.records.crossing import SearchRecord
+from sipsched.records.crossing import SearchRecord, TrialRecord
 from sipsched.records.load_report import GeneratorReport, OfferedLoad, Requests, Sends
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.probe_report import ProbeReport
@@ -867,6 +868,43 @@ def crossing(point: Point, lower_cps: int, upper_cps: int) -> dict[str, Any]:
         "upper_cps": upper_cps,
         "trials": trials,
     }
+
+
+def paired_search(
+    point: Point,
+    capacities: Sequence[float],
+    rounds: int,
+    pdr: Mapping[int, float] = MappingProxyType({}),
+    base_cps: float = 1000,
+) -> SearchRecord:
+    """Return a paired search on a machine whose speed changes by a factor of 2.
+
+    `pdr` has the drop rates of the last system in some rounds, and all other trials drop a fifth of the messages.
+    """
+    rng = np.random.default_rng(3)
+    modes, trials = point.mode.split(","), []
+    for number in range(1, rounds + 1):
+        speed = base_cps * rng.uniform(0.7, 1.4)
+        for mode, share in zip(modes, capacities, strict=True):
+            handled = speed * share * rng.normal(1, 0.01)
+            last = mode == modes[-1]
+            trials.append(
+                TrialRecord(
+                    *(round(handled / 0.8), 3.0, pdr.get(number, 0.2) if last else 0.2),
+                    **{"mode": mode, "round": number, "carried_cps": handled},
+                )
+            )
+    loads = sorted(trial.cps for trial in trials)
+    return SearchRecord(
+        *(point, "default", loads[0], loads[-1], tuple(trials), point.goal, "width")
+    )
+
+
+def search_document(search: SearchRecord) -> dict[str, Any]:
+    """Return the content of the file that records a search."""
+    document = dataclasses.asdict(search)
+    goal, trials = document["point"].pop("goal"), list(document["trials"])
+    return document | {"schema_version": 2, "goal": goal, "trials": trials}
 
 
 def capacity(estimate_cps: float | None, **more: Any) -> SystemCapacity:

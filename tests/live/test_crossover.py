@@ -1,6 +1,7 @@
 """Test crossover runs: the proxy switches modes while it serves the same calls in each window of a block."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -19,14 +20,20 @@ from helpers import Measure, build_native, findings, pids, run_json, start_run, 
 
 from sipsched.analysis.advice import read_loads
 from sipsched.analysis.buffers import buffers_at
+from sipsched.analysis.capacity_ratios import ratios
 from sipsched.errors import StableError
 from sipsched.files import read_zstd
+from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import CALLS_HEADER, read_calls
 from sipsched.plan.config import Config
+from sipsched.plan.loads import Capacity
+from sipsched.plan.run import Point
 from sipsched.records import windows
+from sipsched.records.crossing import read_crossing
 from sipsched.records.messages import messages_from_record, write_messages
 from sipsched.records.switch_log import WindowsDocument, read_windows
 from sipsched.testbed.inventory import Testbed, release_root
+from sipsched.validity.rules import SHARED_MACHINE, Limits
 
 COMPARISON = "default,default+min_granularity_ns=100000"
 PROGRAMS = "^/var/lib/sipsched/native/[^ ]*/(switcher|sipload|sipprobe) "
@@ -360,3 +367,27 @@ def test_a_buffer_that_cannot_be_set_is_one_clear_error(tmp_path: Path) -> None:
         done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == code
         assert re.search(f"^buffers: .*{message}", done.stderr)
+
+
+def test_trials_of_a_paired_search_alternate_between_systems(
+    campaign: Config, testbed: Testbed, tmp_path: Path
+) -> None:
+    rules = (*SHARED_MACHINE, "unexpected_messages", "uas_lateness_p99_us")
+    tolerant = replace(
+        campaign,
+        load=replace(campaign.load, warmup_s=0.1, drain_s=0.2),
+        search=replace(campaign.search, trial_s=0.5, highest_cps=9000, limit_s=20),
+        validity={**campaign.validity, **dict.fromkeys(rules, Limits(math.inf, math.inf))},
+    )
+    modes = ("default", "batch+cores=2+sut=kamailio-udp-partitioned")
+    place = Point(testbed.name, "kamailio-udp", ",".join(modes), 1, 2, Capacity(0.01, 0.05))
+    # the first trials overload both systems so much that their round does not count
+    path = search_crossing(place, tolerant, testbed, tmp_path / "raw", guess_cps=9000)
+    found = read_crossing(path)
+    assert found.ended_by == "time" and found.is_paired
+    assert {trial.cps for trial in found.rounds[0]} == {9000}
+    assert [trial.mode for trial in found.rounds[-1]] == list(modes)
+    assert all(trial.cpu_us for trial in found.trials)
+    (ratio,) = ratios(found)
+    assert 1 <= ratio.ratio.n <= ratio.rounds == len(found.rounds)
+    assert ratio.other.handled_cps > 100

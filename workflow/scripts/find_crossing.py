@@ -28,5 +28,6 @@ with scripting.one_line_errors(snakemake.log[0]):
         search = partial(crossing_search.search_crossing, point, campaign, bed, raw, guess)
         scripting.attempted(search)
     if point.goal:
-        where = crossing.read_crossing(raw / point.crossing_path).found
-        scripting.say(f"{point}: the limit of {100 * limit:g} % is crossed {where}")
+        found = crossing.read_crossing(raw / point.crossing_path)
+        crosses = "" if found.is_paired else f"the limit of {100 * limit:g} % is crossed "
+        scripting.say(f"{point}: {crosses}{found.found}")

@@ -31,7 +31,7 @@ from sipsched.analysis.run_table import read_campaigns
 from sipsched.analysis.starts import effect_of_starts
 from sipsched.plan.crossover import compared, compares_instances
 from sipsched.plan.modes import first_start, is_translation, label, relabel, split_name
-from sipsched.records.crossing import SearchRecord, read_crossing
+from sipsched.records.crossing import SearchRecord, read_searches
 from sipsched.records.summary_files import split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
 from sipsched.records.windows import SHAM, by_arm, open_windows
@@ -478,7 +478,7 @@ def read_loads(
     StableError
         A file is missing, damaged or has another version.
     """
-    searches = [read_crossing(path) for path in crossings]
+    searches = read_searches(crossings)
     return loads_of(map(open_windows, windows), searches, capacities)
 
 

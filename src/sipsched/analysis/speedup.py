@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sipsched.analysis.capacity.estimate import capacity_of_search, interval_of
+from sipsched.analysis.capacity_ratios import CapacityRatio, speed_up
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import LEVEL, Interval
 from sipsched.analysis.papers import PrintedNumber, read_table
@@ -141,7 +142,7 @@ class SpeedUp:
     Attributes
     ----------
     measured
-        C(c) / C(1), the ratio of measured capacities.
+        C(c) / C(1), the ratio of measured capacities. If a paired search measured this ratio, its result.
     bound
         room x cost(1) / cost(c), the speed-up that the CPU time of a message allows. The costs are from runs near the
         capacities. NaN if no such run exists or if `room` is unknown.
@@ -335,8 +336,13 @@ def cost(run: pd.Series) -> Cost:
     )
 
 
-def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[SpeedUp]:
-    """Compute the speed-up of each SUT from one core to several cores."""
+def speed_ups(
+    systems: Sequence[MeasuredSetting], campaign: Campaign, paired: Sequence[CapacityRatio] = ()
+) -> list[SpeedUp]:
+    """Compute the speed-up of each SUT from one core to several cores.
+
+    A speed-up from a paired search replaces the ratio of two capacities, which were measured in different minutes.
+    """
     ones = {system.kind: system for system in systems if system.place.cores == 1}
     found = []
     for more in systems:
@@ -344,7 +350,9 @@ def speed_ups(systems: Sequence[MeasuredSetting], campaign: Campaign) -> list[Sp
         if one is None or more is one:
             continue
         room = _room(more, campaign)
-        measured = ratio(more.capacity, one.capacity)
+        place = more.place
+        within = speed_up(paired, campaign.testbed, place.sut, place.threads, place.cores)
+        measured = within or ratio(more.capacity, one.capacity)
         found.append(SpeedUp(one, more, measured, _bound(one, more, room), room))
     return found
 

@@ -54,6 +54,9 @@ class Trial:
         The account of the SPS's CPU time; None for a simulated trial.
     probe_mode
         Mode of the probe that ran during the trial; None if it is unknown.
+    mode, round, carried_cps
+        For a trial of a paired search: the compared mode, the number of the round from 1, and the load in calls per
+        second that the proxy handled. Otherwise None.
     """
 
     cps: int
@@ -68,6 +71,9 @@ class Trial:
     steal_share: float | None = None
     account: AccountReport | None = None
     probe_mode: str | None = None
+    mode: str | None = None
+    round: int | None = None
+    carried_cps: float | None = None
 
     @property
     def pdr(self) -> float:

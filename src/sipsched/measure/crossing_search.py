@@ -1,12 +1,16 @@
-"""The search for the load at which a proxy's drop rate passes a limit, on hosts or in the simulator."""
+"""The searches for the load at which a proxy's drop rate passes a limit, on hosts or in the simulator.
+
+At a point that compares modes, a paired search measures the ratios of the capacities of these modes.
+"""
 
 import json
+import math
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,13 +23,15 @@ from sipsched.measure.bracketing import Bracket, Clock, Offer, Trial, find_capac
 from sipsched.measure.findings import account_numbers, causes, load_numbers
 from sipsched.measure.generator import Arrivals
 from sipsched.measure.observed import Observed
-from sipsched.measure.serving import Serving
-from sipsched.measure.simulated_point import plan_point
+from sipsched.measure.paired_search import find_ratios
+from sipsched.measure.serving import MESSAGES_A_CALL, Serving, sut_of
+from sipsched.measure.simulated_point import SimulatedPoint, plan_point
 from sipsched.measure.simulation import simulated_counts
 from sipsched.measure.tuning import Tuned, tuned
 from sipsched.plan.config import Config
-from sipsched.plan.loads import Capacity
-from sipsched.plan.modes import find_mode, load_modes
+from sipsched.plan.crossover import compared, instance_of, is_comparison
+from sipsched.plan.loads import Capacity, Load
+from sipsched.plan.modes import find_mode, load_modes, split_name
 from sipsched.plan.run import Point, TestbedLabels
 from sipsched.records.crossing import SCHEMA_VERSION as CROSSING_VERSION
 from sipsched.records.load_report import CallCounts
@@ -47,7 +53,8 @@ def search_crossing(
     Parameters
     ----------
     point
-        The point to search. If the point has a goal (an accuracy), the result is the capacity of the point.
+        The point to search. If the point has a goal (an accuracy), the result is the capacity of the point. If the
+        point also compares modes, the result is a paired search.
     guess_cps
         A guess of the capacity, which follows from the capacities of other points.
 
@@ -67,8 +74,14 @@ def search_crossing(
     testbed.check_cores([point])
     path = raw / point.crossing_path
     started, goal = time.time(), point.goal
-    look = partial(_look, point=point, config=config, guess_cps=guess_cps)
-    result = (_search_simulated if testbed.simulated else _search)(point, config, testbed, look)
+    if goal and is_comparison(point.mode):
+        # a retransmitted message would count twice in the load that the proxy handled
+        config = replace(config, load=replace(config.load, retransmissions=False))
+        pair = _pair_simulated if testbed.simulated else _pair
+        result = pair(point, goal, config, testbed, guess_cps)
+    else:
+        look = partial(_look, point=point, config=config, guess_cps=guess_cps)
+        result = (_search_simulated if testbed.simulated else _search)(point, config, testbed, look)
     document = {
         "schema_version": CROSSING_VERSION,
         "testbed": asdict(result.testbed),
@@ -173,15 +186,109 @@ def _search_simulated(
     point: Point, config: Config, testbed: Testbed, look: Callable[[Offer, Clock], Bracket]
 ) -> _Found:
     plan = plan_point(point, config, testbed)
-
-    def offer(cps: int, duration_s: float, rep: int) -> Trial:
-        arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
-        return Trial(
-            cps, duration_s, *simulated_counts(plan, config.load, arrivals), probe_mode="simulated"
-        )
-
+    offer = partial(_simulated_trial, plan, config.load)
     bracket = look(_with_own_arrivals(offer), time.monotonic)
     return _Found(bracket, testbed.labels, plan.state.label, plan.kernel)
+
+
+def _simulated_trial(
+    plan: SimulatedPoint, load: Load, cps: int, duration_s: float, rep: int
+) -> Trial:
+    arrivals = Arrivals(cps, max(1, round(cps * duration_s)), arrival_seed(cps, rep))
+    return Trial(cps, duration_s, *simulated_counts(plan, load, arrivals), probe_mode="simulated")
+
+
+@dataclass(frozen=True)
+class _System:
+    """One of the systems of a paired search: the compared mode, the system's own point, and its configuration."""
+
+    name: str
+    point: Point
+    config: Config
+
+    def handled(self, trial: Trial) -> Trial:
+        """Return a trial with the compared mode and the load that the proxy handled, and print this load."""
+        messages = 1 if self.config.sut(self.point.sut).over_tcp else MESSAGES_A_CALL
+        cps = trial.received / messages / trial.duration_s
+        scripting.say(
+            f"{self.point}: {trial.pdr:.2%} dropped at {trial.cps} cps, {cps:.0f} cps handled"
+        )
+        return replace(trial, mode=self.name, carried_cps=cps)
+
+
+def _systems(point: Point, config: Config) -> list[_System]:
+    """Return the systems that a point compares, with the reference first."""
+    systems = []
+    for name in compared(point.mode):
+        base, other, rest = split_name(name)
+        own = instance_of(other, point.sut, point.threads, point.cores)
+        sut = sut_of(own, config.sut(own.sut))
+        mode = "+".join((base, *rest))
+        place = Point(point.testbed, sut.name, mode, own.cores or point.cores, own.threads)
+        suts = {**config.suts, sut.name: sut}
+        systems.append(_System(name, place, replace(config, suts=suts)))
+    return systems
+
+
+def _alternate(
+    systems: Sequence[_System],
+    offers: Sequence[Callable[[int, float, int], Trial]],
+    goal: Capacity,
+    guess_cps: float | None,
+    now: Clock,
+) -> Bracket:
+    search = systems[0].config.search
+    own = [_with_own_arrivals(offer) for offer in offers]
+
+    def offer(number: int, cps: int, duration_s: float) -> Trial | None:
+        system = systems[number]
+        try:
+            return system.handled(own[number](cps, duration_s))
+        except TransientError as error:
+            scripting.say(f"{system.point}: {error}")
+            return None
+
+    first_cps = guess_cps or math.sqrt(search.lowest_cps * search.highest_cps)
+    return find_ratios(offer, len(systems), goal, search, first_cps, now)
+
+
+def _pair(
+    point: Point, goal: Capacity, config: Config, testbed: Testbed, guess_cps: float | None
+) -> _Found:
+    search, labels, systems = config.search, dict[str, None](), _systems(point, config)
+    with (
+        tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch,
+        open_hosts(testbed, f"a search at {point}") as hosts,
+    ):
+        record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
+        limit_s = search.limit_s + testbed.control_s
+        servings = [Serving(hosts, one.point, one.config, record, limit_s) for one in systems]
+        servings[0].clear_hosts()
+        for serving in servings:
+            serving.check_hosts(round(search.highest_cps * search.trial_s))
+
+        def offer(serving: Serving, cps: int, duration_s: float, rep: int) -> Trial:
+            own = serving.point
+            mode = find_mode(own.mode, load_modes())
+            with tuned(hosts.sps, testbed, mode, own.cores, own.threads) as state:
+                labels[state.label] = None
+                return _offer(serving, state, config.validity, cps, duration_s, rep)
+
+        offers = [partial(offer, serving) for serving in servings]
+        bracket = _alternate(systems, offers, goal, guess_cps, patience(testbed).now)
+        kernel = servings[0].describe().sps.kernel
+    return _Found(bracket, hosts.testbed.labels, ", ".join(labels), kernel)
+
+
+def _pair_simulated(
+    point: Point, goal: Capacity, config: Config, testbed: Testbed, guess_cps: float | None
+) -> _Found:
+    systems = _systems(point, config)
+    plans = [plan_point(one.point, one.config, testbed) for one in systems]
+    offers = [partial(_simulated_trial, plan, config.load) for plan in plans]
+    bracket = _alternate(systems, offers, goal, guess_cps, time.monotonic)
+    label = ", ".join(dict.fromkeys(plan.state.label for plan in plans))
+    return _Found(bracket, testbed.labels, label, plans[0].kernel)
 
 
 def _with_own_arrivals(offer: Callable[[int, float, int], Trial]) -> Offer:

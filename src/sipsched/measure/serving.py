@@ -129,7 +129,7 @@ class Serving:
         self.sut = config.sut(point.sut)
         started = instances or (Instance(point.sut, point.threads, point.cores),)
         self.proxies = [
-            (_sut_of(instance, config.sut(instance.sut)), instance.threads) for instance in started
+            (sut_of(instance, config.sut(instance.sut)), instance.threads) for instance in started
         ]
         # All instances run the same program, so their adapters are equal.
         self.proxy, *_ = [_adapter(sut, threads) for sut, threads in self.proxies]
@@ -727,7 +727,7 @@ def last_line(log: str) -> str:
     return log.strip().splitlines()[-1].strip() if log.strip() else "it wrote no log"
 
 
-def _sut_of(instance: Instance, sut: Sut) -> Sut:
+def sut_of(instance: Instance, sut: Sut) -> Sut:
     """Return the SUT of a proxy instance, with the instance's own receive buffer size if the instance has one."""
     size = instance.receive_buffer_bytes
     return replace(sut, receive_buffer_bytes=size) if size else sut

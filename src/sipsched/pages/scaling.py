@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
+from sipsched.analysis.capacity_ratios import CapacityRatio, ComparedSystem, ratios
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME, Campaign, Configuration, campaigns_of
@@ -44,11 +45,12 @@ from sipsched.pages.plots import (
     panels,
 )
 from sipsched.pages.tables import competitors
+from sipsched.plan.modes import DEFAULT
 from sipsched.records.crossing import SearchRecord, read_crossing
 from sipsched.records.speedups import Speedup, read_speedups
 from sipsched.records.summary_files import open_summary, split_summary_path
 from sipsched.records.system_capacity import SystemCapacity
-from sipsched.words import grouped, number, plural
+from sipsched.words import binary_size, grouped, number, plural
 
 TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
 NOTHING = "There is no answer yet, because nothing was measured."
@@ -78,11 +80,17 @@ class ScalingData:
     published: tuple[Published, ...]
     simulated: tuple[Speedup, ...]
     limit: float
+    ratios: tuple[CapacityRatio, ...] = ()
 
     @property
     def provenance(self) -> str:
         """The origin of the measured numbers (such as the testbed) as text, for the page."""
-        return self.campaign.provenance if self.campaign else "Nothing measured"
+        if self.campaign:
+            return self.campaign.provenance
+        searched = (each.search.testbed for each in self.ratios)
+        return (
+            "; ".join(dict.fromkeys(bed.fidelity for bed in searched if bed)) or "Nothing measured"
+        )
 
     def over(self, transport: str) -> list[MeasuredSetting]:
         """Return the measured proxies, with their numbers of cores, that use a transport (UDP or TCP)."""
@@ -127,25 +135,32 @@ def found_of(
     limit: float = PDR_LIMIT,
 ) -> ScalingData:
     """Return the data of the page, made from campaigns, searches and tables that were already read."""
-    by_campaign = [(campaign, carried(campaign, crossings, limit)) for campaign in campaigns]
+    paired = [each for search in crossings if search.is_paired for each in ratios(search)]
+    single = [search for search in crossings if not search.is_paired]
+    by_campaign = [(campaign, carried(campaign, single, limit)) for campaign in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
     return ScalingData(
         campaign=campaign,
         carried=tuple(places),
-        speed_ups=tuple(speed_ups(places, campaign)) if campaign else (),
+        speed_ups=tuple(speed_ups(places, campaign, paired)) if campaign else (),
         costs=costs_of(campaign.single, limit) if campaign else {},
         herds=tuple(herds(campaign.single)) if campaign else (),
         published=tuple(published),
         simulated=tuple(simulated),
         limit=limit,
+        ratios=tuple(paired),
     )
 
 
 def heading(scaling: ScalingData) -> Heading:
     """Return the heading of the page: the origin of the numbers, the testbed and its kernel."""
     campaign = scaling.campaign
+    beds = [each.search.testbed for each in scaling.ratios]
+    bed = beds[0] if beds else None
     if campaign is None:
-        return Heading("Nothing was measured.", "No testbed.", "")
+        if bed is None:
+            return Heading("Nothing was measured.", "No testbed.", "")
+        return Heading(bed.fidelity, f"Testbed {bed.name} (kind: {bed.kind}).", bed.description)
     return Heading(
         fidelity=campaign.fidelity,
         testbed=f"Testbed {campaign.testbed} (kind: {campaign.kind}), kernel {campaign.kernels}.",
@@ -183,7 +198,61 @@ def answer(scaling: ScalingData) -> Answer:
         )
     if lines and scaling.campaign and scaling.campaign.kind == "virtual":
         lines.append(IN_VIRTUAL_TIME)
-    return Answer(" ".join(lines or [NOTHING]))
+    return Answer(" ".join(lines or [*map(_ratio, scaling.ratios)] or [NOTHING]))
+
+
+def _ratio(found: CapacityRatio) -> str:
+    """Return as a sentence how the capacity of a system compares with the capacity of the reference."""
+    system, reference = map(_name, (found.other, found.reference))
+    if not np.isfinite(found.ratio.estimate):
+        return f"The capacity of {system} relative to {reference} is unknown, because no round overloaded both."
+    return f"{system} handles {_times(found.ratio)} the load of {reference}."
+
+
+def _name(system: ComparedSystem) -> str:
+    """Return as text the SUT, workers, cores, buffer and mode of a system in a paired search."""
+    own = system.instance
+    words = [own.sut, plural(own.threads, "worker"), plural(own.cores or 1, "core")]
+    words += [f"{binary_size(own.receive_buffer_bytes)} buffer"] if own.receive_buffer_bytes else []
+    words += [f"mode {system.mode}"] if system.mode != DEFAULT else []
+    words += [f"start {own.start}"] if own.start > 1 else []
+    return f"{words[0]} ({', '.join(words[1:])})"
+
+
+def capacity_ratios(scaling: ScalingData) -> Table | Words:
+    """Return a table of the ratios that paired searches measured."""
+    if not scaling.ratios:
+        return Words(("No paired search was made.",))
+    rows: list[tuple[Cell, ...]] = [
+        (
+            _name(found.other),
+            _name(found.reference),
+            told(found.ratio, n=found.ratio.n),
+            f"{found.ratio.n} of {found.rounds}",
+            _handled(found.other),
+            _handled(found.reference),
+        )
+        for found in scaling.ratios
+    ]
+    return Table(
+        identity="table-capacity-ratios",
+        places=2,
+        header=("system", "reference", "ratio", "rounds", "system (cps)", "reference (cps)"),
+        rows=tuple(rows),
+        none="no paired search was made",
+        caption="Ratios of capacities from paired searches, whose trials alternate between the systems.",
+        reading="The ratio is the capacity of the system divided by the capacity of the reference. A round has one "
+        "trial of each system, in random order, so slow changes of the machine's speed hardly affect the ratio. Each "
+        "trial overloads its system by about a fifth. The last two columns show the load that each system then "
+        'handles, as the median over the rounds. The column "rounds" shows how many rounds count. A round counts if '
+        f"each of its trials dropped more than {100 * scaling.limit:g} % and less than half of the messages. The "
+        "intervals of all ratios of a search hold simultaneously at 95 %.",
+        provenance=scaling.provenance,
+    )
+
+
+def _handled(system: ComparedSystem) -> str:
+    return grouped(round(system.handled_cps)) if np.isfinite(system.handled_cps) else "not known"
 
 
 def _verdict(
@@ -447,7 +516,8 @@ def capacities(scaling: ScalingData) -> Table:
         'column "bound" shows the largest speed-up that the CPU time per message allows: CPUs of proxy × CPU time '
         "per message on one core / CPU time per message on this number of cores. These CPU times are from the runs "
         f"at the highest loads within the limit. If such a load is below {100 * AT_CAPACITY:g} % of the capacity, "
-        'the column shows "not known". A speed-up has no meaning on one core, so these columns are empty there.',
+        'the column shows "not known". A speed-up has no meaning on one core, so these columns are empty there. If a '
+        "paired search measured a speed-up, the table shows its result.",
         provenance=scaling.provenance,
     )
 

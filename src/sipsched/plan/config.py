@@ -227,6 +227,7 @@ class Config:
             The configuration lacks the testbed or the SUT, or a number or the mode is outside the range of a study.
         """
         self._check(run, str(run.path))
+        check_calls([run.mode], self.load, self.crossover, str(run.path))
 
     def check_search(self, point: Point) -> None:
         """Raise an error for a search that no study of the configuration can contain.
@@ -234,17 +235,19 @@ class Config:
         Raises
         ------
         StableError
-            See `check_run`. Or the point names several modes, although a search needs a single mode.
+            See `check_run`. Or the point names several modes, and the search is not for a capacity.
         """
-        if is_comparison(point.mode):
+        if is_comparison(point.mode) and not point.goal:
             raise StableError(
-                f"{point.crossing_path}: '{point.mode}' compares modes; search in one of these modes"
+                f"{point.crossing_path}: '{point.mode}' compares modes; search in one of these modes, or compare "
+                "their capacities in a study with the key capacity"
             )
         if point.goal:
             read(Capacity, vars(point.goal), str(point.crossing_path))
-        self._check(point.run(self.search.lowest_cps, 1), str(point.crossing_path))
+        run = point.run(self.search.lowest_cps, 1)
+        self._check(run, str(point.crossing_path), within_run=False)
 
-    def _check(self, run: Run, what: str) -> None:
+    def _check(self, run: Run, what: str, *, within_run: bool = True) -> None:
         read(Run, vars(run), what)
         if run.testbed not in self.testbeds:
             raise StableError(
@@ -254,8 +257,7 @@ class Config:
             raise StableError(
                 f"{what}: '{run.sut}' is not defined under suts ({', '.join(sorted(self.suts))})"
             )
-        _check_use(self.suts[run.sut], run.mode, self.suts, what)
-        check_calls([run.mode], self.load, self.crossover, what)
+        _check_use(self.suts[run.sut], run.mode, self.suts, what, within_run)
 
     def searches(self) -> list[Point]:
         """List the points (SUT, mode, cores and threads) at which searches find the loads of studies.
@@ -464,7 +466,7 @@ def _study(
             raise StableError(
                 f"{where}.suts: '{' '.join(sut.split())}' is not defined under suts ({', '.join(sorted(suts))})"
             )
-        _check_use(suts[sut], mode, suts, where)
+        _check_use(suts[sut], mode, suts, where, not isinstance(cps, Capacity))
     return Study(
         name=name,
         notebook=body.notebook,
@@ -559,9 +561,9 @@ def _check_sut(sut: Sut, what: str) -> None:
         raise StableError(f"{where}.probe: expected auto or off over TCP, found {sut.probe}")
 
 
-def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None:
-    check_instances(mode, sut, suts, where)
-    if is_comparison(mode) and sut.fronted:
+def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str, within_run: bool) -> None:
+    check_instances(mode, sut, suts, where, within_run=within_run)
+    if within_run and is_comparison(mode) and sut.fronted:
         raise StableError(
             f"{where}: '{mode}' compares modes by the timestamps of messages, and {BEHIND_FRONT}; measure each mode of "
             f"{sut.name} in its own runs"
@@ -569,6 +571,8 @@ def _check_use(sut: Sut, mode: str, suts: Mapping[str, Sut], where: str) -> None
 
 
 def _check_comparisons(study: Study, file: Declared, where: str) -> None:
+    if isinstance(study.cps, Capacity):
+        return
     check_calls(study.modes, file.load, file.crossover, where)
     if study.precision:
         for mode in filter(is_comparison, study.modes):
@@ -576,13 +580,7 @@ def _check_comparisons(study: Study, file: Declared, where: str) -> None:
                 f"{where}.precision: '{mode}' compares modes within each run, and a longer run narrows the interval; "
                 "set repetitions, and crossover.mode_s"
             )
-    if isinstance(study.cps, Capacity):
-        for mode in filter(is_comparison, study.modes):
-            raise StableError(
-                f"{where}.modes: '{mode}' compares modes, and a capacity belongs to one mode; list the modes "
-                "separately, or compare them in a study with loads (cps)"
-            )
-    elif isinstance(study.cps, SearchedLoads) and is_comparison(study.cps.mode):
+    if isinstance(study.cps, SearchedLoads) and is_comparison(study.cps.mode):
         raise StableError(
             f"{where}.cps.around_crossing_of: '{study.cps.mode}' compares modes; name one of these modes"
         )
@@ -598,6 +596,9 @@ def _check_crossover(crossover: Crossover, what: str) -> None:
 
 
 def _precision(study: DeclaredStudy, where: str) -> Precision | None:
+    if study.capacity and any(map(is_comparison, study.modes)):
+        _check_ratios(study, where)
+        return None
     _one_of(
         study,
         ("repetitions", "precision"),
@@ -611,6 +612,21 @@ def _precision(study: DeclaredStudy, where: str) -> Precision | None:
             f"({precision.at_most})"
         )
     return precision
+
+
+def _check_ratios(study: DeclaredStudy, where: str) -> None:
+    """Raise an error if a study compares capacities, and also searches single capacities or measures runs."""
+    single = [mode for mode in study.modes if not is_comparison(mode)]
+    if single:
+        raise StableError(
+            f"{where}.modes: '{single[0]}' is a single mode, and the study compares capacities; search the capacity of "
+            "a single mode in another study"
+        )
+    for key in ("repetitions", "precision"):
+        if getattr(study, key) is not None:
+            raise StableError(
+                f"{where}.{key}: a comparison of capacities has trials and no runs; remove {key}"
+            )
 
 
 def _loads(study: DeclaredStudy, where: str) -> tuple[int, ...] | SearchedLoads:

@@ -59,6 +59,10 @@ REFUSED: Mapping[Deployment, str] = {
     "instances differ",
 }
 """Deployments whose instances cannot be compared within one run, with the reasons."""
+REFUSED_IN_SEARCHES: Mapping[Deployment, str] = {
+    "front": "the kernel counts each message twice, at the front end and at an instance"
+}
+"""Deployments whose capacities a paired search cannot compare with other capacities, with the reasons."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,17 @@ def compared(mode: str) -> tuple[str, ...]:
     return tuple(mode.split(SEPARATOR))
 
 
+def instance_of(other: OtherInstance, sut: str, threads: int, cores: int) -> Instance:
+    """Return the proxy instance of a compared mode, whose name can override the other arguments."""
+    return Instance(
+        other.sut or sut,
+        other.threads or threads,
+        other.cores or cores,
+        other.receive_buffer_bytes,
+        other.start or 1,
+    )
+
+
 def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Instances:
     """Return the proxy instances that a run needs, one for each distinct set of settings.
 
@@ -232,16 +247,7 @@ def instances(modes: Sequence[Mode], sut: str, threads: int, cores: int) -> Inst
     sut, threads, cores
         The run's own SUT, number of workers and number of cores, which the modes' names can override.
     """
-    wanted = [
-        Instance(
-            mode.other.sut or sut,
-            mode.other.threads or threads,
-            mode.other.cores or cores,
-            mode.other.receive_buffer_bytes,
-            mode.other.start or 1,
-        )
-        for mode in modes
-    ]
+    wanted = [instance_of(mode.other, sut, threads, cores) for mode in modes]
     started = list(dict.fromkeys(wanted))
     of_mode = tuple(map(started.index, wanted))
     if len(started) > 1:
@@ -265,8 +271,16 @@ def compares_instances(mode: str) -> bool:
     return any(split_name(name)[1] != OtherInstance() for name in compared(mode))
 
 
-def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) -> None:
-    """Raise an error if the modes in a mode's name need proxy instances that one run cannot compare.
+def check_instances(
+    mode: str, sut: Sut, suts: Mapping[str, Sut], where: str, *, within_run: bool = True
+) -> None:
+    """Raise an error if the modes in a mode's name need proxy instances that cannot be compared.
+
+    Parameters
+    ----------
+    within_run
+        Whether the instances are compared within a run. Otherwise, the trials of a search alternate between them, so
+        the instances may differ in program, transport and deployment.
 
     Raises
     ------
@@ -291,23 +305,24 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
                 f"{what}: '{other.sut}' is not defined under suts ({', '.join(sorted(suts))})"
             )
         second = suts[other.sut] if other.sut else sut
+        refused = REFUSED if within_run else REFUSED_IN_SEARCHES
         for one in (sut, second):
-            if one.deployment in REFUSED:
+            if one.deployment in refused:
                 raise StableError(
-                    f"{what}: {one.name} has deployment {one.deployment}, and {REFUSED[one.deployment]}; measure "
+                    f"{what}: {one.name} has deployment {one.deployment}, and {refused[one.deployment]}; measure "
                     f"{one.name} in separate runs"
                 )
-        if (second.transport, second.connections) != (sut.transport, sut.connections):
+        if within_run and _connects(second) != _connects(sut):
             raise StableError(
                 f"{what}: {sut.name} and {second.name} differ in transport or connections, and the generator uses "
                 "the same for all instances; measure them in separate runs"
             )
-        if second.proxy != sut.proxy:
+        if within_run and second.proxy != sut.proxy:
             raise StableError(
                 f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
                 "workers of one program, so measure two programs in separate runs"
             )
-        if other.receive_buffer_bytes and sut.over_tcp:
+        if other.receive_buffer_bytes and second.over_tcp:
             raise StableError(
                 f"{what}: {second.name} is TCP, and receive_buffer_bytes in a mode sets the buffer of a UDP socket; "
                 "define a second SUT with another receive_buffer_bytes, and compare it with +sut=NAME"
@@ -317,6 +332,10 @@ def check_instances(mode: str, sut: Sut, suts: Mapping[str, Sut], where: str) ->
                 f"{what}: {second.name} already has a receive buffer of {second.receive_buffer_bytes} bytes; "
                 "choose another size"
             )
+
+
+def _connects(sut: Sut) -> tuple[object, object]:
+    return sut.transport, sut.connections
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:

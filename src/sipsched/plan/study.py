@@ -31,7 +31,7 @@ class Study:
         The combinations of cores, threads and cps to measure, or of cores and threads if a search finds the loads. If
         empty, all combinations are measured.
     repetitions
-        Number of repetitions of each point; the smallest number if the study has a precision.
+        Number of repetitions of each point; the smallest number if the study has a precision; 0 without runs.
     precision
         The precision that the repetitions have to reach. None: the number of repetitions is fixed.
     sharing
@@ -55,6 +55,11 @@ class Study:
     precision: Precision | None = None
     sharing: Sharing = UNSHARED
     testbeds: tuple[str, ...] = ()
+
+    @property
+    def has_runs(self) -> bool:
+        """False for a study that only compares capacities, and therefore has searches but no runs."""
+        return self.repetitions > 0
 
     def is_on(self, testbed: str) -> bool:
         """Return True if a testbed measures the study."""
@@ -284,7 +289,9 @@ class DeclaredStudy:
         Capacity | None,
         Meta(
             description="Instead of cps: {limit: 0.01, relative_width: 0.02}. The capacity of each SUT, mode, cores "
-            "and threads is searched, and the study's runs use the two loads around the capacity."
+            "and threads is searched, and the study's runs use the two loads around the capacity. For modes that are "
+            "joined by commas, the ratios of their capacities are measured by alternating trials, until half of the "
+            "width of each ratio's interval is at most relative_width. Such a study has no runs and no repetitions."
         ),
     ] = None
     points: Annotated[

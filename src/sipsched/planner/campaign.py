@@ -118,7 +118,7 @@ class Plan:
             name: [
                 f"{self.results}/{study.name}/{name}/summary.nc"
                 for study in self.config.studies.values()
-                if study.is_on(name)
+                if study.is_on(name) and study.has_runs
             ]
             for name in self.testbeds
         }

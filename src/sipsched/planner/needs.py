@@ -153,6 +153,7 @@ class Needs:
         return [
             f"{self._plan.results}/{study.name}/{testbed}/summary.nc"
             for study, testbed in self._of_document(wildcards)
+            if study.has_runs
         ]
 
     def document_windows(self, wildcards: Wildcards) -> list[str]:

@@ -4,26 +4,30 @@ A search measures several loads. The search finds a lower load, whose drop rate 
 whose drop rate is above the limit.
 
 The two loads in `crossing.json` determine the loads of later measurements. `capacity~LIMIT~WIDTH.json` is the record of
-a search for a capacity.
+a search for a capacity, or of a *paired search* for the ratios of the capacities of compared modes. The trials of a
+paired search form rounds with one trial per mode.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta
 
 from sipsched.errors import StableError
 from sipsched.files import read_sealed
+from sipsched.plan.crossover import compared, is_comparison
 from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point, TestbedLabels
 from sipsched.records.conversion import as_part
-from sipsched.words import grouped
+from sipsched.words import grouped, plural
 
 SCHEMA_VERSION = 2
 REMEDY = "move the file away and run snakemake"
+OVERLOADED_MOST = 0.5
+"""Drop rate above which a trial of a paired search is not used, because the proxy was overloaded too much."""
 
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -50,6 +54,9 @@ class TrialRecord:
         Share of the SPS's CPU time that the hypervisor took; None if not recorded.
     probe_mode
         Mode of the probe that ran during the trial; None if not recorded.
+    mode, round, carried_cps
+        For a trial of a paired search: the compared mode, the number of the round from 1, and the load in calls per
+        second that the proxy handled. Otherwise None.
     """
 
     cps: _Cps
@@ -61,6 +68,9 @@ class TrialRecord:
     cpu_us: Annotated[float, Meta(ge=0)] | None = None
     steal_share: _Share | None = None
     probe_mode: str | None = None
+    mode: str | None = None
+    round: _Count | None = None
+    carried_cps: Annotated[float, Meta(ge=0)] | None = None
 
     @property
     def call_loss(self) -> float | None:
@@ -78,7 +88,8 @@ class SearchRecord:
         Label of the mode on the kernel of the search.
     lower_cps, upper_cps
         The highest load at or below the limit, and the lowest load above the limit. For a capacity, `lower_cps` is None
-        if even the lowest load exceeded the limit. `upper_cps` is None if no load exceeded the limit.
+        if even the lowest load exceeded the limit. `upper_cps` is None if no load exceeded the limit. For a paired
+        search, the lowest and the highest offered load.
     goal
         Accuracy of the search, for a capacity.
     ended_by
@@ -101,6 +112,32 @@ class SearchRecord:
     testbed: TestbedLabels | None = None
 
     @property
+    def is_paired(self) -> bool:
+        """Return True for a paired search, which measures the ratios of the capacities of several modes."""
+        return is_comparison(self.point.mode)
+
+    @property
+    def rounds(self) -> list[list[TrialRecord]]:
+        """Return the rounds of a paired search. Each round has one trial per compared mode, in the modes' order.
+
+        Raises
+        ------
+        StableError
+            A round lacks the trial of a mode, or a trial lacks the load that the proxy handled.
+        """
+        names = compared(self.point.mode)
+        by_round: dict[int | None, dict[str | None, TrialRecord]] = {}
+        for trial in self.trials:
+            by_round.setdefault(trial.round, {})[trial.mode] = trial
+        for number, trials in by_round.items():
+            if set(trials) != set(names) or any(t.carried_cps is None for t in trials.values()):
+                raise StableError(
+                    f"{self.point.crossing_path}: round {number} lacks the trial of a mode, or the load that a trial "
+                    f"handled; {REMEDY}"
+                )
+        return [[trials[name] for name in names] for trials in by_round.values()]
+
+    @property
     def probe_modes(self) -> tuple[str, ...]:
         """Return the probe's modes in the trials, such as `exact` or `off`, each mode once; empty if not recorded."""
         return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
@@ -121,7 +158,14 @@ class SearchRecord:
 
     @property
     def found(self) -> str:
-        """Return as text at which load the drop rate exceeds its limit, such as "between 900 and 950 cps"."""
+        """Return as text at which load the drop rate exceeds its limit, such as "between 900 and 950 cps".
+
+        For a paired search, return the number of rounds.
+        """
+        if self.is_paired:
+            limit = self.goal.limit if self.goal else 0.0
+            counting = sum(overloads_all(trials, limit) for trials in self.rounds)
+            return f"{counting} of {plural(len(self.rounds), 'round')} overloaded all systems"
         lower, upper = map(grouped, self.loads)
         if self.lower_cps is None:
             return f"below {upper} cps, as even the lowest load of the search exceeded the limit"
@@ -138,7 +182,7 @@ def read_crossing(path: Path) -> SearchRecord:
     ------
     StableError
         The file is missing, is not JSON, has another version, was changed after it was written, lacks a key, or has a
-        value of another type.
+        value of another type. Or the trials of a paired search form no rounds.
     """
     sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
     search = as_part(SearchRecord, sealed, str(path), REMEDY)
@@ -148,6 +192,9 @@ def read_crossing(path: Path) -> SearchRecord:
             raise StableError(
                 f"{path}: lower_cps ({lower}) and upper_cps ({upper}) must be loads; {REMEDY}"
             )
+    elif search.is_paired:
+        # The property checks that the trials form rounds.
+        assert search.rounds
     elif lower >= upper:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
     return replace(
@@ -156,6 +203,21 @@ def read_crossing(path: Path) -> SearchRecord:
         started_at=_instant(search.started_at),
         finished_at=_instant(search.finished_at),
     )
+
+
+class _Dropping(Protocol):
+    @property
+    def pdr(self) -> float: ...
+
+
+def overloads_all(trials: Sequence[_Dropping], limit: float) -> bool:
+    """Return True if every trial of a round overloaded its system slightly, so that it shows the system's capacity."""
+    return all(limit < trial.pdr < OVERLOADED_MOST for trial in trials)
+
+
+def read_searches(paths: Iterable[Path]) -> list[SearchRecord]:
+    """Read the records of searches. The result excludes paired searches, which search no loads."""
+    return [search for search in map(read_crossing, paths) if not search.is_paired]
 
 
 def _instant(text: str | None) -> str | None:

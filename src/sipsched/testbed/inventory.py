@@ -484,7 +484,8 @@ class Testbed:
         points: dict[str, None] = {}
         for point in asked:
             cores = cores_of(point.mode, point.cores)
-            if len(set(cores)) > 1 and self.tuning.cores_by == "hotplug":
+            within_run = isinstance(point, Run) and len(set(cores)) > 1
+            if within_run and self.tuning.cores_by == "hotplug":
                 raise StableError(
                     f"testbed {self.name}: '{point.mode}' compares numbers of cores within a run, but tuning.cores_by "
                     "is hotplug, which takes other CPUs offline for the whole run; set it to cpuset, or measure each "

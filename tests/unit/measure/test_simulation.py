@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sipsched.analysis.capacity_ratios import ratios
 from sipsched.analysis.crossover import effect
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
@@ -124,6 +125,29 @@ def test_a_full_disk_leaves_no_record_of_a_search(campaign: Config, small_disk: 
     assert crossing.loads[0] >= 0.89 * crossing.loads[1]
     # one core is saturated at 2250 cps, because a call has 6 messages of about 74 µs
     assert 1500 < crossing.loads[0] < crossing.loads[1] < 3500
+
+
+def test_a_paired_search_finds_the_ratio_of_two_simulated_capacities(
+    campaign: Config, tmp_path: Path
+) -> None:
+    # a worker alone cannot use the second core, and two buffers of equal size are equal systems
+    size = campaign.sut("kamailio-udp").receive_buffer_bytes
+    mode = (
+        f"default,default+cores=2+threads=2,default+start=2,fifo+receive_buffer_bytes={size // 2}"
+    )
+    place = replace(point(), mode=mode, threads=1, goal=Capacity(0.01, 0.1))
+    search = replace(campaign.search, highest_cps=9000, trial_s=1.0)
+    path = search_crossing(
+        place, replace(campaign, search=search), load_testbed(EEVDF), tmp_path, guess_cps=2250
+    )
+    assert json.loads(path.read_text())["load"]["retransmissions"] is False
+    found = read_crossing(path)
+    two_cores, equal, fifo = ratios(found)
+    assert two_cores.ratio.low > 1.7
+    # the simulator gives equal results for equal arrivals
+    assert equal.ratio.estimate == 1
+    assert fifo.other.mode == "fifo" and fifo.other.instance.receive_buffer_bytes == size // 2
+    assert found.label == "default, fifo"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from sipsched.analysis.speedup import (
 from sipsched.errors import StableError
 from sipsched.pages import parts, scaling
 from sipsched.paths import PROJECT_ROOT
+from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point, TestbedLabels
 from sipsched.records.crossing import SearchRecord, TrialRecord
 from sipsched.records.speedups import Speedup
@@ -164,6 +165,40 @@ def test_capacities_costs_and_speed_ups_are_those_of_the_runs() -> None:
     assert gained["kamailio-udp-partitioned"].measured.estimate == pytest.approx(1.89, rel=0.03)
     assert {each.bound for each in gained.values()} == {2 * 60 / 80}
     assert {each.room for each in gained.values()} == {2.0}
+
+
+RATIOS = "default,default+cores=2,fifo+sut=kamailio-tcp+threads=8"
+
+
+def test_a_paired_search_replaces_the_ratio_of_two_capacities() -> None:
+    campaigns, crossings = measured()
+    place = Point("synthetic", "kamailio-udp", RATIOS, 1, 4, Capacity(0.01, 0.05))
+    paired = synthetic.paired_search(place, (1.0, 1.4, 0.8), 20)
+    page = scaling.found_of(campaigns, [*crossings, paired], load_published(PUBLISHED), ())
+    gained = {each.one.place.sut: each.measured.estimate for each in page.speed_ups}
+    assert gained["kamailio-udp"] == pytest.approx(1.4, rel=0.02)
+    assert gained["kamailio-udp-partitioned"] == pytest.approx(1.89, rel=0.03)
+    text = page_text.text(scaling.capacity_ratios(page))
+    assert "kamailio-udp (4 workers, 2 cores)" in text
+    assert "kamailio-tcp (8 workers, 1 core, mode fifo)" in text
+    assert "20 of 20" in text
+    # the trials of a paired search all overload the proxy, so no capacity uses them
+    assert len(page.carried) == len(crossings)
+
+
+def test_paired_searches_alone_answer_the_page() -> None:
+    place = Point("synthetic", "a", RATIOS, 1, 4, Capacity(0.01, 0.05))
+    labels = TestbedLabels("synthetic", "local", "one machine", "real proxy")
+    known = replace(synthetic.paired_search(place, (1.0, 1.4, 0.8), 20), testbed=labels)
+    page = scaling.found_of([], [known], load_published(PUBLISHED), ())
+    answer = page_text.text(scaling.answer(page))
+    assert re.search(r"a \(4 workers, 2 cores\) handles 1\.[34]\d* times .* the load of a", answer)
+    assert scaling.heading(page).fidelity == "real proxy"
+    unknown = synthetic.paired_search(place, (1.0, 1.4, 0.8), 1, pdr={1: 0.0})
+    page = scaling.found_of([], [unknown], load_published(PUBLISHED), ())
+    assert "is unknown, because no round overloaded both" in page_text.text(scaling.answer(page))
+    nothing = scaling.found_of([], [], load_published(PUBLISHED), ())
+    assert page_text.text(scaling.capacity_ratios(nothing)) == "No paired search was made."
 
 
 def test_a_bound_needs_runs_near_the_capacities() -> None:

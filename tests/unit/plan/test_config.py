@@ -241,7 +241,11 @@ def test_points_without_a_load_pick_the_systems_of_a_search(document: dict[str, 
         ),
         ({"cps": [100]}, ": expected one of cps and capacity, found cps and capacity"),
         ({"capacity": None}, ": expected one of cps and capacity, found neither"),
-        ({"modes": ["default,batch"]}, "modes: 'default,batch' compares modes, and a capacity"),
+        (
+            {"modes": ["default,batch", "rr"]},
+            "modes: 'rr' is a single mode, and the study compares",
+        ),
+        ({"modes": ["default,batch"]}, "repetitions: a comparison of capacities has trials and no"),
         ({"points": [[1, 8, 100]]}, r"points: \[1, 8, 100\] is not a combination"),
     ],
 )
@@ -256,6 +260,29 @@ def test_a_wrong_key_of_a_capacity_study_is_named_with_its_file(
     if study["capacity"] is None:
         del study["capacity"]
     with pytest.raises(StableError, match=rf"\Amy.yaml: studies.load_sweep.*{expected}.*\Z"):
+        config.parse_config(document, "my.yaml")
+
+
+def test_capacities_of_systems_that_no_run_can_compare_are_compared(
+    document: dict[str, Any],
+) -> None:
+    study = document["studies"]["load_sweep"]
+    del study["cps"], study["repetitions"]
+    suts = ("opensips-udp", "kamailio-tcp", "kamailio-tcp-dispatcher")
+    mode = ",".join(("default", *(f"default+sut={sut}" for sut in suts)))
+    study |= {"modes": [mode], "capacity": {"limit": 0.01, "relative_width": 0.05}}
+    parsed = config.parse_config(document, "my.yaml")
+    (point, *_) = parsed.studies["load_sweep"].searches("local")
+    assert point.mode == mode
+    parsed.check_search(point)
+    known = dict.fromkeys(parsed.searches(), (900, 1000))
+    assert not parsed.studies["load_sweep"].runs("local", known)
+    with pytest.raises(StableError, match="opensips; the probe finds the workers of one program"):
+        parsed.check_run(point.run(100, 1))
+    with pytest.raises(StableError, match="search in one of these modes, or compare"):
+        parsed.check_search(replace(point, goal=None))
+    study["modes"] = ["default,default+sut=kamailio-udp-front"]
+    with pytest.raises(StableError, match="front, and the kernel counts each message twice"):
         config.parse_config(document, "my.yaml")
 
 

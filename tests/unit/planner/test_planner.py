@@ -108,6 +108,21 @@ def test_a_study_needs_its_search_first_and_then_its_runs(plan: Plan) -> None:
     assert {run.rep for run in planned} == {1, 2, 3}
 
 
+def test_a_study_without_runs_has_searches_and_no_summary(plan: Plan) -> None:
+    document = read_yaml(PROJECT_ROOT / FILES[0])
+    ratios = read_yaml(PROJECT_ROOT / "config" / "studies" / "capacity_ratios.yaml")
+    document |= {key: ratios[key] for key in ("only", "testbeds")}
+    document["studies"] |= ratios["studies"]
+    document["documents"] |= ratios["documents"]
+    plan = Plan.load(document, FILES, cpus=2)
+    needs, wildcards = Needs(plan, Snakemake(), True), SimpleNamespace(document="scaling")
+    assert needs.document_crossings(wildcards) == [
+        str(plan.raw / point.crossing_path) for point in plan.searches
+    ]
+    assert len(plan.searches) == 2
+    assert needs.document_summaries(wildcards) == plan.all_summaries == []
+
+
 def test_a_run_whose_record_is_missing_is_measured_again(plan: Plan) -> None:
     find_crossing(plan, 1400, 1600)
     asked, study = Snakemake(), of_study("load_sweep")

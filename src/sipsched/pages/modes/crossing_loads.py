@@ -23,7 +23,7 @@ from sipsched.pages.modes.wording import (
 from sipsched.pages.numbers import NO_ENTRY, signed, told
 from sipsched.pages.parts import Cell, Figure, Table, Words
 from sipsched.pages.plots import categories, not_measured, panels
-from sipsched.records.crossing import SearchRecord, read_crossing
+from sipsched.records.crossing import SearchRecord, read_searches
 from sipsched.words import grouped, number, plural
 
 HEADROOM = 1.08
@@ -209,8 +209,7 @@ def _more(side: Side, level: float) -> tuple[Cell, Cell]:
 def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
     """Return a table of the trial runs with which searches (MLRsearch) selected the loads of the study."""
     rows, results = [], []
-    for path in map(Path, crossings):
-        crossing = read_crossing(path)
+    for crossing in read_searches(map(Path, crossings)):
         name = _system_of(crossing)
         results.append(f"{name}: {crossing.found}")
         rows += [
@@ -239,7 +238,7 @@ def searches(case: Case, crossings: Iterable[str | Path]) -> Table:
 
 def search_probes(crossings: Iterable[str | Path]) -> Words:
     """Return sentences with the mode of the kernel probe in each search, and a warning if the modes differ."""
-    searches = [read_crossing(Path(path)) for path in crossings]
+    searches = read_searches(map(Path, crossings))
     return Words(
         tuple(probe_modes([(_system_of(search), search.probe_modes) for search in searches]))
     )
