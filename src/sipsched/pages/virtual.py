@@ -4,7 +4,7 @@ In virtual time, the clock of a QEMU guest counts executed instructions. The pre
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,17 +73,15 @@ def _unusual_step(effect: GuestEffect) -> bool:
 
 
 def answer(effects: Sequence[GuestEffect]) -> Answer:
-    """Return sentences on how often the mean K_rcv changes beside another program and without another program."""
+    """Return sentences on the condition under which each setting changes the mean K_rcv, and by how much."""
     measured = [effect for effect in effects if effect.measured.known]
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
-    groups = {
-        "another program uses the proxy's cores": [e for e in measured if e.shares_cores],
-        "no other program uses the proxy's cores": [e for e in measured if not e.shares_cores],
-    }
-    lines = [_in_group(condition, group) for condition, group in groups.items() if group]
-    if len(lines) > 1:
-        lines.insert(0, _conclusion(*groups.values()))
+    settings: dict[str, list[GuestEffect]] = {}
+    for panel in panels_of(measured):
+        name = f"{panel.setting} instead of {panel.reference}"
+        settings.setdefault(name, []).extend(panel.effects)
+    lines = [line for setting in settings.items() for line in _of_setting(*setting)]
     by_chance = 0.05 * len(measured)
     lines.append(
         f"By chance alone, about {by_chance:.1f} of {plural(len(measured), 'comparison')} would show a change."
@@ -91,16 +89,39 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
     return Answer(" ".join(lines))
 
 
-def _conclusion(beside: Sequence[GuestEffect], alone: Sequence[GuestEffect]) -> str:
-    """Return a sentence: where changes that chance does not explain are more frequent, and where they are larger."""
-    more, larger = (
-        kind(beside) - kind(alone) for kind in (_share_of_outstanding, _largest_logarithm)
+def _condition(effect: GuestEffect) -> str:
+    if not effect.shares_cores:
+        return "no other program uses the proxy's cores"
+    if effect.place.threads <= effect.place.cores:
+        return "another program uses the proxy's cores, and no core has more than one worker"
+    return "another program uses the proxy's cores, and there are more workers than cores"
+
+
+def _of_setting(setting: str, effects: Sequence[GuestEffect]) -> Iterator[str]:
+    """Yield a sentence that names the condition with the most frequent and largest changes, and one per condition."""
+    groups: dict[str, list[GuestEffect]] = {}
+    for effect in sorted(effects, key=_condition):
+        groups.setdefault(_condition(effect), []).append(effect)
+    frequent, largest = (
+        max(groups, key=lambda name: measure(groups[name]))
+        for measure in (_share_of_outstanding, _largest_logarithm)
     )
-    if more > 0 and larger > 0:
-        return "The settings matter most beside another program."
-    if more < 0 and larger < 0:
-        return "The settings matter most without another program."
-    return "The comparisons do not show that the settings matter only beside another program."
+    shares = sorted(map(_share_of_outstanding, groups.values()))
+    if len(groups) > 1:
+        clear = frequent == largest and shares[-1] > shares[-2]
+        yield (
+            f"The setting {setting} matters most if {frequent}."
+            if clear
+            else f"No condition was found under which the setting {setting} matters most."
+        )
+    for condition, group in groups.items():
+        outstanding = [effect.measured.estimate for effect in group if effect.stands_out]
+        ends = dict.fromkeys(f"{end:+.0f}\u00a0%".replace("-", "−") for end in sorted(outstanding))
+        sizes = f" ({' to '.join([*ends][:: max(1, len(ends) - 1)])})" if ends else ""
+        yield (
+            f"If {condition}, the mean wait K_rcv changes in {len(outstanding)} of "
+            f"{plural(len(group), 'comparison')} by more than chance explains{sizes}."
+        )
 
 
 def _share_of_outstanding(effects: Sequence[GuestEffect]) -> float:
@@ -111,23 +132,6 @@ def _largest_logarithm(effects: Sequence[GuestEffect]) -> float:
     """Return the size of the largest change that chance does not explain, as a logarithm of a ratio."""
     return max(
         (abs(math.log1p(e.measured.estimate / 100)) for e in effects if e.stands_out), default=0.0
-    )
-
-
-def _in_group(condition: str, effects: Sequence[GuestEffect]) -> str:
-    """Return sentences: in how many comparisons the wait changes under a condition, and the largest change."""
-    outstanding = [effect for effect in effects if effect.stands_out]
-    of = plural(len(effects), "comparison")
-    if not outstanding:
-        return f"If {condition}, the mean wait K_rcv changes in none of {of} by more than chance explains."
-    largest = max(outstanding, key=lambda e: abs(math.log1p(e.measured.estimate / 100)))
-    (panel,) = panels_of([largest])
-    return (
-        f"If {condition}, the mean wait K_rcv changes in {len(outstanding)} of {of} by more than chance explains. The "
-        f"largest change is {with_unit(largest.measured, '%', '+')}, with {panel.setting} instead of "
-        f"{panel.reference}, for {largest.place.sut} on {plural(largest.place.cores, 'core')} with "
-        f"{plural(largest.place.threads, 'worker')} and kernel {largest.kernel}"
-        f"{f' (clock in steps of {largest.quantum_us:g} µs)' * _unusual_step(largest)}."
     )
 
 

@@ -49,13 +49,18 @@ def test_the_answer_names_the_condition_with_the_larger_changes(tmp_path: Path) 
     given = virtual(tmp_path)
     loads = read_loads(given["windows"])
     without, _, beside, _ = effects(loads, read_predictions(given["files"][0]))
-    line = answer([without, beside]).line
-    assert "matter most beside another program" in line
-    assert f"{beside.measured.estimate:.0f}".replace("-", "−") in line
+    single = replace(beside, place=beside.place._replace(threads=2))
+    line = answer([without, replace(without, shares_cores=True), single]).line
+    assert "matters most if another program uses the proxy's cores, and no core has more" in line
+    assert f"in 1 of 1 comparison by more than chance explains ({beside.measured.estimate:.0f}" in (
+        line.replace("−", "-")
+    )
+    assert "more workers than cores, the mean wait K_rcv changes in 0 of 1 comparison" in line
     swapped = [replace(beside, shares_cores=False), replace(without, shares_cores=True)]
-    assert "matter most without another program" in answer(swapped).line
+    assert "matters most if no other program uses the proxy's cores" in answer(swapped).line
     neither = [without, replace(without, shares_cores=True)]
-    assert "matter most" not in answer(neither).line
+    assert "No condition was found" in answer(neither).line
+    assert "matters" not in answer([beside]).line
 
 
 def test_each_setting_has_a_figure(tmp_path: Path) -> None:
