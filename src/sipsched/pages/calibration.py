@@ -35,7 +35,7 @@ def answer(calibration: Calibration) -> Answer:
     share = inside / len(tests)
     verdict = "Yes" if share >= AGREES else "No" if share < 0.5 else "In part"
     lines = [
-        f"{verdict}: {inside} of {plural(len(tests), 'prediction')} lie between the smallest and the largest measured "
+        f"{verdict}: {inside} of {len(tests)} predictions lie between the smallest and the largest measured "
         "run."
     ]
     lines += [
@@ -46,7 +46,7 @@ def answer(calibration: Calibration) -> Answer:
     if changes:
         right = sum(each.inside for each in changes)
         lines.append(
-            f"Of {plural(len(changes), 'predicted change')} with the number of workers, {right} lie between the "
+            f"Of {len(changes)} predicted changes with the number of workers, {right} lie between the "
             "smallest and the largest measured change."
         )
     return Answer(" ".join(lines))
@@ -107,7 +107,7 @@ def figure(calibration: Calibration) -> Figure | Words:
         ),
         caption="Predicted against measured times per message. Each panel shows one time.",
         seen=tuple(
-            f"{TITLES[name]}: {sum(time.inside for time in group)} of {plural(len(group), 'prediction')} lie within "
+            f"{TITLES[name]}: {sum(time.inside for time in group)} of {len(group)} predictions lie within "
             "the measured runs."
             for name, group in groups
         ),

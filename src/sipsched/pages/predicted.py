@@ -112,7 +112,7 @@ def answer(predictions: CheckedPredictions) -> Answer:
     inside = sum(contrast.inside for contrast in comparable)
     told = [contrast for contrast in comparable if contrast.told]
     first = (
-        f"{inside} of {plural(len(comparable), 'prediction')} lie inside the 95\u00a0% interval of their measurement"
+        f"{inside} of {len(comparable)} predictions lie inside the 95\u00a0% interval of their measurement"
         if len(comparable) > 1
         else f"the only prediction lies {'inside' if inside else 'outside'} the 95\u00a0% interval of its measurement"
     )
