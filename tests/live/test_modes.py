@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,14 @@ AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
 @pytest.fixture
-def autogroup() -> str:
+def autogroup() -> Iterator[str]:
+    """Switch autogroup on, because `make test` switches it off, and return the text of its file."""
     if not AUTOGROUP.exists():
         pytest.skip("this kernel has no autogroup to switch off and on")
-    return AUTOGROUP.read_text()
+    before = AUTOGROUP.read_text()
+    AUTOGROUP.write_text("1")
+    yield AUTOGROUP.read_text()
+    AUTOGROUP.write_text(before)
 
 
 @pytest.mark.parametrize(

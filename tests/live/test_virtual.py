@@ -1,13 +1,21 @@
 """Test the testbed in virtual time, whose three hosts are inside one guest."""
 
 import itertools
+import os
+import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
-from helpers import Measure, run_json
+from helpers import PATIENCE_S, Measure, run_json, wait_for
 
+from sipsched.errors import StableError, TransientError
 from sipsched.records.trace import Flag, read_trace
 from sipsched.testbed import provision, virtual
 from sipsched.testbed.guest_image import IMAGES
@@ -79,6 +87,75 @@ def test_the_guest_reaches_nothing_but_its_controller(bed: Testbed) -> None:
         for host in hosts.all:
             assert host.shell(connect, port, check=False).exit_code != 0
         assert hosts.uac.run(["ip", "route", "get", "198.18.2.2"], check=False).exit_code != 0
+
+
+SETTING: dict[str, Any] = {"mode": "baseline", "cores": 2, "threads": 4, "cps": 100}
+
+
+@contextmanager
+def during_a_run(bed: Testbed, measure: Measure, raw: Path) -> Iterator["Future[Path]"]:
+    """Measure a run with 1 s of load in a thread. The `with` block begins when the run has begun."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(measure, bed=bed, duration_s=1.0, timing=True, **SETTING)
+        wait_for(lambda: future.done() or any(raw.rglob("*.partial*")), PATIENCE_S)
+        time.sleep(10)
+        assert not future.done()
+        yield future
+
+
+def qemu() -> int:
+    """Return the process id of the guest."""
+    done = subprocess.run(["pgrep", "-x", virtual.COMM], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.long
+def test_a_guest_that_stands_still_for_a_minute_measures_the_same(
+    bed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    with during_a_run(bed, measure, tmp_path / "raw") as future:
+        os.kill(qemu(), signal.SIGSTOP)
+        time.sleep(60)
+        assert not future.done()
+        os.kill(qemu(), signal.SIGCONT)
+        stopped = future.result()
+    assert run_json(stopped)["verdict"]["grade"] == "valid"
+    undisturbed = measure(bed=bed, duration_s=1.0, timing=True, rep=2, **SETTING)
+    times = []
+    for folder in (stopped, undisturbed):
+        records = read_trace(folder / "trace.bin.zst").records
+        assert len(records) == 600
+        times.append((records["t_sip_out"] - records["t_sip_in"]).mean())
+    assert times[0] == pytest.approx(times[1], rel=0.05)
+
+
+@pytest.mark.long
+def test_a_full_disk_of_the_guest_is_named(bed: Testbed, measure: Measure, tmp_path: Path) -> None:
+    with open_hosts(bed) as hosts:
+        full = hosts.sps.workdir / "full"
+        hosts.sps.run(["fallocate", "-l", str(hosts.sps.free_bytes(full.parent)), str(full)])
+    try:
+        with pytest.raises(StableError, match="disk full at"):
+            measure(bed=bed, duration_s=1.0, **SETTING)
+    finally:
+        with open_hosts(bed) as hosts:
+            hosts.sps.run(["rm", str(full)])
+    assert not any((tmp_path / "raw").rglob("run.json"))
+
+
+@pytest.mark.long
+def test_a_killed_guest_leaves_no_record_and_can_boot_again(
+    bed: Testbed, measure: Measure, tmp_path: Path
+) -> None:
+    with during_a_run(bed, measure, tmp_path / "raw") as future:
+        os.kill(qemu(), signal.SIGKILL)
+        with pytest.raises(TransientError) as raised:
+            future.result()
+    assert "\n" not in str(raised.value)
+    assert not any((tmp_path / "raw").rglob("rep~1/run.json"))
+    virtual.bring_up(bed, say=lambda line: None)
+    record = measure(bed=bed, duration_s=1.0, timing=True, **SETTING)
+    assert run_json(record)["verdict"]["grade"] == "valid"
 
 
 def test_down_leaves_nothing(bed: Testbed) -> None:
