@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched import scripting
-from sipsched.errors import TransientError
+from sipsched.errors import LostError, TransientError
 from sipsched.files import seal, whole
 from sipsched.measure.acquisition import arrival_seed
 from sipsched.measure.bracketing import Bracket, Clock, Offer, Trial, find_capacity, find_crossing
@@ -244,6 +244,8 @@ def _alternate(
         system = systems[number]
         try:
             return system.handled(own[number](cps, duration_s))
+        except LostError:
+            raise
         except TransientError as error:
             scripting.say(f"{system.point}: {error}")
             return None

@@ -17,8 +17,8 @@ from sipsched.measure.bracketing import Bracket, Clock, Trial
 from sipsched.plan.loads import Capacity, Search
 from sipsched.records.crossing import overloads_all
 
-AIM = 0.2
-"""Intended drop rate of the next trial, at which the trial drops messages even if the machine becomes 20 % faster."""
+AIM = 0.3
+"""Intended overload of the next trial, at which the trial drops messages even if the machine becomes 30 % faster."""
 STEP = 1.25
 """Factor by which the load rises after a trial without an overload."""
 FEWEST_ROUNDS = 8

@@ -243,8 +243,8 @@ def capacity_ratios(scaling: ScalingData) -> Table | Words:
         caption="Ratios of capacities from paired searches, whose trials alternate between the systems.",
         reading="The ratio is the capacity of the system divided by the capacity of the reference. A round has one "
         "trial of each system, in random order, so slow changes of the machine's speed hardly affect the ratio. Each "
-        "trial overloads its system by about a fifth. The last two columns show the load that each system then "
-        'handles, as the median over the rounds. The column "rounds" shows how many rounds count. A round counts if '
+        "trial offers about 1.4 times the load that the system handles. The last two columns show this handled "
+        'load, as the median over the rounds. The column "rounds" shows how many rounds count. A round counts if '
         f"each of its trials dropped more than {100 * scaling.limit:g} % and less than half of the messages. The "
         "intervals of all ratios of a search hold simultaneously at 95 %.",
         provenance=scaling.provenance,
