@@ -938,6 +938,9 @@ LONG = frozenset(
                 *("UAS link down in mid-run", "UAS link flaps", "a link loses datagrams"),
                 *("disk of the SPS full", "connections to the UAS cut"),
                 *("workers moved to another CPU", "strangers to the proxy: no SIP"),
+                *("probe killed", "proxy killed", "UAC killed", "UAS killed"),
+                *("UAS stopped for 0.5 s", "a link loses at random"),
+                *("strangers to the proxy: SIP", "strangers to the proxy over TCP"),
             )
         ),
         *(

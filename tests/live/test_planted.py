@@ -61,8 +61,8 @@ def test_foreign_makefile_is_not_run(bed: Testbed) -> None:
         ("generator", "sipload", "ua[cs]"),
         ("scheduler", "taskslice", "sps"),
         ("scheduler", "switcher", "sps"),
-        ("probe", "sipprobe", "sps"),
-        ("probe", "libsipstamp.so", "sps"),
+        pytest.param("probe", "sipprobe", "sps", marks=pytest.mark.long),
+        pytest.param("probe", "libsipstamp.so", "sps", marks=pytest.mark.long),
     ],
 )
 def test_changed_program_is_refused_and_rebuilt(

@@ -90,7 +90,7 @@ def test_run_has_six_timestamps_and_its_fidelity(guest: Testbed, measure: Measur
     assert {program.owner for program in bursts.programs} & {"softirq", "kernel", "fair", "own"}
 
 
-@pytest.mark.parametrize("shard_by", ["call-id", "user"])
+@pytest.mark.parametrize("shard_by", [pytest.param("call-id", marks=pytest.mark.long), "user"])
 def test_calls_reach_instances_by_key(
     guest: Testbed, measure: Measure, campaign: Config, shard_by: Literal["call-id", "user"]
 ) -> None:

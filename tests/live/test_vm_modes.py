@@ -82,6 +82,7 @@ def test_settings_are_restored_after_an_error(guest: Testbed) -> None:
         assert online(hosts.sps) == ALL_CPUS
 
 
+@pytest.mark.long
 def test_next_run_restores_settings_of_a_killed_run_and_then_its_own(
     guest: Testbed, measure: Measure, tmp_path: Path
 ) -> None:

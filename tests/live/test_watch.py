@@ -721,8 +721,19 @@ def offer(place: Place, running: Watched, plant: Plant) -> None:
             time.sleep(plant.pause_s)
 
 
+LONG = (Cause.SLEEPING_WORKERS, Cause.HOT_CONNECTION, Cause.CPU_LIMIT)
+"""Causes that only `make soak` plants."""
+
+
 @pytest.mark.quiet
-@pytest.mark.parametrize("plant", PLANTS, ids=str)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(plant, marks=[pytest.mark.long] if plant.cause in LONG else [])
+        for plant in PLANTS
+    ],
+    ids=str,
+)
 def test_advice_names_only_the_planted_cause(
     tmp_path: Path, probe: PurePosixPath, plant: Plant
 ) -> None:

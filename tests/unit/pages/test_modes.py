@@ -296,7 +296,7 @@ def test_equal_settings_are_named():
 def test_settings_name_the_sizes_that_share_them():
     sizes = {
         (row[1], row[0].partition(" ")[0]): row[-1]
-        for row in settings.table(case_of(plan(cores=(1, 2), threads=(4, 8)))).rows
+        for row in settings.table(case_of(plan((1, 2), (4, 8), cps=(2000,), reps=2))).rows
     }
     shared = "1 core, 4, 8 threads; 2 cores, 4, 8 threads"
     assert sizes["sched_latency_ns", "baseline"] == shared
