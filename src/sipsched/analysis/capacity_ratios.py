@@ -12,6 +12,9 @@ from sipsched.plan.crossover import Instance, compared, instance_of
 from sipsched.plan.modes import DEFAULT, split_name
 from sipsched.records.crossing import SearchRecord, overloads_all
 
+PAIRED = "paired trials"
+"""The method of the intervals of paired searches."""
+
 
 @dataclass(frozen=True)
 class ComparedSystem:
@@ -100,7 +103,7 @@ def times(handled: npt.NDArray[np.float64], other: int, tests: int = 1) -> Inter
         Number of ratios whose intervals hold simultaneously.
     """
     interval = effect([handled], 0, other, tests=tests).interval
-    return replace(interval.map(np.exp), method="paired trials")
+    return replace(interval.map(np.exp), method=PAIRED)
 
 
 def speed_up(

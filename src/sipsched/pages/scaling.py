@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from sipsched.analysis.capacity_ratios import CapacityRatio, ComparedSystem, ratios
+from sipsched.analysis.capacity_ratios import PAIRED, CapacityRatio, ComparedSystem, ratios
 from sipsched.analysis.crossing_load import PDR_LIMIT
 from sipsched.analysis.intervals import Estimates, Interval
 from sipsched.analysis.run_table import IN_VIRTUAL_TIME, Campaign, Configuration, campaigns_of
@@ -393,7 +393,9 @@ def _choice(scaling: ScalingData, among: Sequence[MeasuredSetting]) -> str:
     choice = f"choose {best.place.sut}. This deployment" if len(among) > 1 else best.place.sut
     text = f"{choice} handles {_cps(best.capacity)}"
     gained = scaling.gained(best)
-    if gained is not None:
+    if gained is not None and gained.measured.method == PAIRED:
+        text += f". A paired search measured {_times(gained.measured)} the capacity on one core"
+    elif gained is not None:
         text += f", which is {_times(gained.measured)} its capacity on one core"
     return f"{text}.{reason}"
 

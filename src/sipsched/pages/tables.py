@@ -506,8 +506,8 @@ def competitors_of(shares: Mapping[str, Values]) -> str:
     return (
         f"Other programs used {100 * np.median(of_others):.1f} % of the SPS's CPU time in the median run, and "
         f"{100 * of_others.max():.1f} % in the worst run (n = {of_others.size} runs). Programs of the scheduling "
-        "class SCHED_IDLE, which leave the CPU at once when the proxy needs it, used at most another "
-        f"{max(100 * idle_class.max(), LEAST_PERCENT):.1f} %."
+        f"class SCHED_IDLE used at most another {max(100 * idle_class.max(), LEAST_PERCENT):.1f} %. They leave the CPU "
+        "at once when the proxy needs it, unless they started while the kernel's autogroup was on."
     )
 
 

@@ -186,6 +186,14 @@ def test_a_paired_search_replaces_the_ratio_of_two_capacities() -> None:
     assert len(page.carried) == len(crossings)
 
 
+def test_the_choice_says_that_a_speed_up_comes_from_a_paired_search() -> None:
+    campaigns, crossings = measured()
+    place = Point("synthetic", "kamailio-udp-partitioned", RATIOS, 1, 4, Capacity(0.01, 0.05))
+    paired = synthetic.paired_search(place, (1.0, 1.4, 0.8), 20)
+    page = scaling.found_of(campaigns, [*crossings, paired], load_published(PUBLISHED), ())
+    assert "A paired search measured 1.4" in page_text.text(scaling.choices(page))
+
+
 def test_paired_searches_alone_answer_the_page() -> None:
     place = Point("synthetic", "a", RATIOS, 1, 4, Capacity(0.01, 0.05))
     labels = TestbedLabels("synthetic", "local", "one machine", "real proxy")
