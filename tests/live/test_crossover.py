@@ -376,16 +376,15 @@ def test_trials_of_a_paired_search_alternate_between_systems(
     tolerant = replace(
         campaign,
         load=replace(campaign.load, warmup_s=0.1, drain_s=0.2),
-        search=replace(campaign.search, trial_s=0.5, highest_cps=9000, limit_s=20),
+        search=replace(campaign.search, trial_s=0.5, highest_cps=9000, limit_s=30),
         validity={**campaign.validity, **dict.fromkeys(rules, Limits(math.inf, math.inf))},
     )
     modes = ("default", "batch+cores=2+sut=kamailio-udp-partitioned")
-    place = Point(testbed.name, "kamailio-udp", ",".join(modes), 1, 2, Capacity(0.01, 0.05))
-    # the first trials overload both systems so much that their round does not count
-    path = search_crossing(place, tolerant, testbed, tmp_path / "raw", guess_cps=9000)
+    place = Point(testbed.name, "kamailio-udp", ",".join(modes), 1, 2, Capacity(0.01, 0.001))
+    path = search_crossing(place, tolerant, testbed, tmp_path / "raw", guess_cps=4000)
     found = read_crossing(path)
     assert found.ended_by == "time" and found.is_paired
-    assert {trial.cps for trial in found.rounds[0]} == {9000}
+    assert max(trial.cps for trial in found.trials) <= 4000
     assert [trial.mode for trial in found.rounds[-1]] == list(modes)
     assert all(trial.cpu_us for trial in found.trials)
     (ratio,) = ratios(found)

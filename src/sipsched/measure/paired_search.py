@@ -20,7 +20,7 @@ from sipsched.records.crossing import overloads_all
 AIM = 0.3
 """Intended overload of the next trial, at which the trial drops messages even if the machine becomes 30 % faster."""
 STEP = 1.25
-"""Factor by which the load rises after a trial without an overload."""
+"""Factor by which the load rises after a trial without an overload, and falls after a disturbed trial."""
 FEWEST_ROUNDS = 8
 """A search ends before its time limit only after so many rounds, because the scatter of fewer rounds is uncertain."""
 ERRORS = 2
@@ -79,9 +79,12 @@ def find_ratios(
         trials: dict[int, Trial] = {}
         for system in rng.sample(range(systems), systems):
             trial = offer(system, loads[system], search.trial_s)
-            if trial is not None:
-                trials[system] = trial
-                loads[system] = _next_load(trial, goal.limit, search)
+            if trial is None:
+                # the load may have been too high for any call
+                loads[system] = max(search.lowest_cps, round(loads[system] / STEP))
+                continue
+            trials[system] = trial
+            loads[system] = _next_load(trial, goal.limit, search)
         if len(trials) == systems:
             ordered = [replace(trials[system], round=len(rounds) + 1) for system in range(systems)]
             rounds.append(ordered)

@@ -78,6 +78,18 @@ def test_the_round_of_a_disturbed_trial_does_not_count() -> None:
         assert sum(trial.round == number for trial in found.trials) == 2
 
 
+def test_a_load_that_no_proxy_survives_is_lowered() -> None:
+    systems = Systems(*CAPACITIES)
+
+    def collapsing(system: int, cps: int, duration_s: float) -> Trial | None:
+        trial = systems.offer(system, cps, duration_s)
+        return None if cps > 3000 else trial
+
+    found = find_ratios(collapsing, 2, GOAL, SEARCH, 5000, systems.now)
+    assert found.ended_by == "width"
+    assert all(trial.cps <= 3000 for trial in found.trials)
+
+
 @pytest.mark.parametrize("highest_cps", [1200, 1510])
 def test_a_system_that_is_never_overloaded_has_no_ratio(highest_cps: int) -> None:
     systems = Systems(*CAPACITIES)
