@@ -4,7 +4,7 @@ The predictions are simulations, not measurements. `sipsched.measure.simulated_m
 simulated run.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -49,6 +49,10 @@ MOST_CPS = 25_600
 """Highest load (cps) at which the search for the loads near the drop limit simulates runs."""
 EFFECTS = ("pdr", "k_rcv_us")
 """Quantities that the papers' comparison tables contain."""
+SCALED = "baseline-scaled"
+"""Baseline mode with the printed times multiplied by 1 + log2(cores). On one core, this mode would equal `baseline`."""
+READINGS = ((MODES[0], MODES[1]), (SCALED, MODES[1]), (MODES[0], SCALED))
+"""Pairs of compared modes: both readings of baseline mode with enhanced mode, and with each other."""
 
 
 def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
@@ -57,8 +61,10 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     Each run for the ablation lacks one mechanism of the model, or uses one setting of the other mode.
     """
     printed = wide(points)[[*CELL, "cps"]]
-    both = pd.concat([compared[["cores", "threads", "cps"]].assign(mode=mode) for mode in MODES])
-    tables = pd.concat([printed, both[[*CELL, "cps"]]]).drop_duplicates()
+    places = compared[["cores", "threads", "cps"]]
+    modes = [places.assign(mode=mode) for mode in MODES]
+    scaled = places[places["cores"] > 1].assign(mode=SCALED)
+    tables = pd.concat([printed, *modes, scaled])[[*CELL, "cps"]].drop_duplicates()
     costs = pd.DataFrame(
         [(cost_mode(cost), *place) for place, cost in product(FIGURE_2, COSTS_NS)],
         columns=[*CELL, "cps"],
@@ -293,8 +299,16 @@ class PublishedEffect:
         return self.predicted.known and self.predicted.low <= self.published <= self.predicted.high
 
 
-def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]:
-    """Return the published and simulated effect of enhanced mode for each row of the papers' comparison tables."""
+def effects(
+    runs: pd.DataFrame, compared: pd.DataFrame, baseline: str = MODES[0]
+) -> list[PublishedEffect]:
+    """Return the published and simulated effect of enhanced mode for each row of the papers' comparison tables.
+
+    Parameters
+    ----------
+    baseline
+        The mode with which enhanced mode is compared on more than one core: `baseline` or `SCALED`.
+    """
     rows = {
         (row.study, row.table, row.cores, row.threads, row.cps, metric): getattr(
             row, f"{metric.removesuffix('_us')}_lower_pct"
@@ -302,7 +316,10 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]
         for metric in EFFECTS
         for row in compared.sort_values(["cores", "threads"]).itertuples()
     }
-    pairs = {key: _pair(runs, key[2:5], key[5]) for key in rows}
+    pairs = {
+        key: _pair(runs, key[2:5], key[5], (baseline if key[2] > 1 else MODES[0], MODES[1]))
+        for key in rows
+    }
     pairs = {key: pair for key, pair in pairs.items() if pair[0].size}
     family = compare_together(pairs)
     all_effects = []
@@ -312,6 +329,37 @@ def effects(runs: pd.DataFrame, compared: pd.DataFrame) -> list[PublishedEffect]
             PublishedEffect(*key, rows[key], lower, _direction(cell, pairs[key]), least)
         )
     return all_effects
+
+
+def readings(
+    runs: pd.DataFrame, compared: pd.DataFrame
+) -> Mapping[tuple[str, int, tuple[str, str]], Interval]:
+    """Return the change in percent between the modes of each pair in `READINGS`, for several cores.
+
+    The change is a change of the mean over the rows of the papers' comparison tables. The intervals are simultaneous.
+
+    Returns
+    -------
+    dict
+        Changes by metric (one of `MEANS`), number of cores, and pair of modes.
+    """
+    here = (runs["part"] == TABLES) & (runs["without"] == "") & (runs["rep"] <= REPETITIONS)
+    several = compared.loc[compared["cores"] > 1, ["cores", "threads", "cps"]]
+    means = runs[here].merge(several).groupby(["cores", "rep", "mode"])[MEANS].mean()
+    by_mode = means.unstack("mode").reindex(columns=product(MEANS, (*MODES, SCALED)))
+    pairs = {
+        (metric, cores, (first, second)): (
+            by_mode.loc[cores, (metric, first)].to_numpy(float),
+            by_mode.loc[cores, (metric, second)].to_numpy(float),
+        )
+        for metric in MEANS
+        for cores in by_mode.index.unique("cores")
+        for first, second in READINGS
+    }
+    return {
+        key: cell.comparison.ratio.map(lambda ratio: 100 * (ratio - 1))
+        for key, cell in compare_together(pairs).cells.items()
+    }
 
 
 @dataclass(frozen=True)

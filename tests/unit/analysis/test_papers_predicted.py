@@ -5,11 +5,13 @@ import pandas as pd
 import pytest
 import synthetic
 
+from sipsched import paths
 from sipsched.analysis import papers, papers_predicted
 from sipsched.analysis.papers_predicted import ABLATED, MECHANISMS, Direction, PaperGroup
 from sipsched.errors import StableError
 from sipsched.measure.simulated_point import WITHOUT
 from sipsched.plan.modes import Setting
+from sipsched.plan.simulated import CASE
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,16 @@ def test_the_wanted_runs_cover_all_columns_and_both_modes(points, compared):
     plain = asked[asked["without"] == ""]
     assert plain.groupby(keys)["rep"].nunique().min() >= papers_predicted.REPETITIONS
     assert set(asked["without"]) - {""} == set(MECHANISMS) <= set(WITHOUT)
+    scaled = asked[asked["mode"] == papers_predicted.SCALED]
+    assert len(scaled) == 14 * papers_predicted.REPETITIONS
+    assert set(scaled["cores"]) == {2, 4, 6}
+
+
+def test_the_recorded_file_has_exactly_the_wanted_runs(points, compared):
+    recorded = papers_predicted.load_predictions(paths.PROJECT_ROOT / paths.RECORDED_PAPERS)
+    tables = recorded.loc[recorded["part"] == papers_predicted.TABLES, CASE]
+    asked = papers_predicted.wanted(points, compared)
+    pd.testing.assert_frame_equal(tables.reset_index(drop=True), asked)
 
 
 def test_the_grid_contains_the_papers_grid():
@@ -112,6 +124,27 @@ def test_effects_of_known_size_are_reproduced_and_their_opposite_is_not(compared
     assert printed[6, 16, "pdr"] == 36.22
 
 
+def test_both_readings_of_baseline_mode_are_compared(compared):
+    runs = synthetic.predictions(0.3)
+    scaled = runs["mode"] == papers_predicted.SCALED
+    runs.loc[scaled & (runs["cores"] == 4), "k_rcv_us"] *= 0.5
+    changes = papers_predicted.readings(runs, compared)
+    assert len(changes) == 27
+    printed, to_scaled, between = papers_predicted.READINGS
+    for cores, expected in ((2, (-30, -30, 0)), (4, (-30, 40, -50)), (6, (-30, -30, 0))):
+        shown = [
+            changes["k_rcv_us", cores, modes].estimate for modes in (printed, to_scaled, between)
+        ]
+        assert shown == pytest.approx(expected), cores
+        assert changes["t_sip_us", cores, printed].estimate == pytest.approx(0)
+    effects = papers_predicted.effects(runs, compared, papers_predicted.SCALED)
+    assert len(effects) == 38
+    for effect in effects:
+        changed = (effect.cores, effect.metric) == (4, "k_rcv_us")
+        assert effect.predicted.estimate == pytest.approx(-40 if changed else 30)
+        assert effect.direction is (Direction.OPPOSITE if changed else Direction.REPRODUCED)
+
+
 def test_equal_runs_show_no_difference(compared):
     effects = papers_predicted.effects(synthetic.predictions(), compared)
     assert {each.direction for each in effects} == {Direction.NONE}
@@ -134,6 +167,7 @@ def test_noise_is_indistinguishable_from_chance(compared):
 def test_without_simulations_there_are_no_results(points, compared):
     none = synthetic.predictions().iloc[:0]
     assert papers_predicted.effects(none, compared) == []
+    assert papers_predicted.readings(none, compared) == {}
     assert papers_predicted.migration_costs(none) == []
     assert papers_predicted.ablation(none, "pdr") is None
     assert papers_predicted.against_published(none, points).empty

@@ -29,6 +29,8 @@ def said(runs):
         for metric in papers_predicted.EFFECTS
         if (result := papers_predicted.ablation(runs, metric)) is not None
     ]
+    scaled = papers_predicted.effects(runs, compared, papers_predicted.SCALED)
+    changes = papers_predicted.readings(runs, compared)
     model = load_model("opensips-papers")
     shown = [
         numbers.figure(table, grid, errors, runs),
@@ -38,13 +40,15 @@ def said(runs):
         answer.free_numbers(model, 60),
         directions.figure(effects, runs),
         directions.table(effects, runs),
+        directions.readings(changes, effects, scaled, runs),
         directions.costs(costs, runs),
         ablation.figure(parts, runs),
         ablation.table(parts, runs),
     ]
     words = answer.words(errors, costs, parts)
+    readings = answer.readings(changes, effects, scaled)
     return (
-        (answer.answer(effects).line, *words.lines),
+        (answer.answer(effects).line, *words.lines, *readings.lines),
         {each.identity: each for each in shown},
         answer.heading(model, runs),
     )
@@ -118,6 +122,27 @@ def test_a_lower_metric_at_the_best_migration_cost_is_a_negative_change():
         assert row[4].endswith("reproduced")
 
 
+def test_published_signs_are_counted_for_both_readings_of_baseline_mode():
+    runs = synthetic.predictions(0.3)
+    scaled = (runs["mode"] == papers_predicted.SCALED) & (runs["cores"] == 6)
+    runs.loc[scaled, ["k_rcv_us", "pdr"]] *= 0.5
+    lines, shown, _ = said(runs)
+    words = next(line for line in lines if line.startswith("With the printed times"))
+    assert re.findall(r"(\d+) of 38", words) == ["38", "30"]
+    signs = {row[:2]: row[-2:] for row in shown["table-readings"].rows}
+    assert signs["K_rcv", "4 cores"] == ("5 of 5", "5 of 5")
+    assert signs["PDR", "6 cores"] == ("4 of 4", "0 of 4")
+    assert signs["T_sip", "6 cores"] == ("", "")
+    assert any("by −30, −30 and +40\u00a0%" in line for line in lines)
+
+
+def test_runs_without_scaled_times_are_named():
+    runs = synthetic.predictions(0.3)
+    lines, shown, _ = said(runs[runs["mode"] != papers_predicted.SCALED])
+    assert lines[-1] == "Baseline mode was not simulated with scaled times."
+    assert not any("nan" in str(cell) for row in shown["table-readings"].rows for cell in row)
+
+
 def test_an_ablation_of_a_mechanism_without_effect_shows_no_effect(lower):
     rows = [row for row in lower[1]["table-ablation"].rows if row[1] == "without context switches"]
     assert rows
@@ -130,6 +155,7 @@ def test_tables_have_one_row_per_number(lower):
     assert len(shown["table-numbers"].rows) == 228
     assert len(shown["table-directions"].rows) == 38
     assert len(shown["table-costs"].rows) == 18
+    assert len(shown["table-readings"].rows) == 9
     assert len(shown["table-grid"].rows) == 29
     for each in shown.values():
         if hasattr(each, "rows"):

@@ -1,15 +1,17 @@
 """The sentences of the page that predicts the papers' published numbers with a simulation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 import pandas as pd
 
+from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers_fit import FREE, METRICS, values_of
 from sipsched.analysis.papers_predicted import (
     ABLATED,
+    READINGS,
     Ablation,
     Direction,
     Error,
@@ -19,6 +21,7 @@ from sipsched.analysis.papers_predicted import (
     load_predictions,
     repeated,
 )
+from sipsched.pages.numbers import signed
 from sipsched.pages.papers_predicted.ablation import whole_words
 from sipsched.pages.papers_predicted.wording import (
     GROUPS,
@@ -27,11 +30,12 @@ from sipsched.pages.papers_predicted.wording import (
     WHOLE_PERCENT,
     counted,
     place,
+    published_sign,
     simulated,
 )
 from sipsched.pages.parts import Answer, Heading, Table, Words
 from sipsched.plan.simulated import Model
-from sipsched.words import grouped, number, plural, ranged
+from sipsched.words import grouped, listed, listed_cores, number, plural, ranged
 
 
 def heading(model: Model, runs: pd.DataFrame) -> Heading:
@@ -112,6 +116,37 @@ def _costs(costs: Sequence[MigrationCost]) -> str:
         "Figure 2 of the multi-core paper shows which migration cost is best. The simulation compares this cost with "
         f"the other costs. Of {plural(len(told), 'comparison')}, {counted(told)}.{_would_have_been_seen(least)}"
     )
+
+
+def readings(
+    changes: Mapping[tuple[str, int, tuple[str, str]], Interval],
+    printed: Sequence[PublishedEffect],
+    scaled: Sequence[PublishedEffect],
+) -> Words:
+    """Return sentences on how the effects of enhanced mode change if the times of baseline mode are scaled.
+
+    The parameters are the parameters of `sipsched.pages.papers_predicted.directions.readings`.
+    """
+    if not changes or len(scaled) < len(printed):
+        return Words(("Baseline mode was not simulated with scaled times.",))
+    cores = sorted({cores for _, cores, _ in changes})
+    lines = [
+        f"With the printed times of baseline mode, {published_sign(printed)} simulated effects of enhanced mode have "
+        f"the published sign. With the scaled times, {published_sign(scaled)} simulated effects have the published "
+        "sign. These counts include effects that chance explains. In a test against chance, "
+        f"{counted(effect.direction for effect in printed)} with the printed times. In the same test, "
+        f"{counted(effect.direction for effect in scaled)} with the scaled times."
+    ]
+    for metric in dict.fromkeys(metric for metric, _, _ in changes):
+        shown = [
+            listed([signed(changes[metric, count, modes].estimate) for count in cores])
+            for modes in READINGS[:2]
+        ]
+        lines.append(
+            f"{NAMES[metric]}: on {listed_cores(cores)}, enhanced mode changes the mean by {shown[0]}\u00a0% compared "
+            f"with the printed times, and by {shown[1]}\u00a0% compared with the scaled times."
+        )
+    return Words(tuple(lines))
 
 
 def _would_have_been_seen(least: Sequence[float]) -> str:

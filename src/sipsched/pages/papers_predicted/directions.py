@@ -1,11 +1,12 @@
 """The published effects of enhanced mode and of the migration cost (a scheduler setting), beside simulated effects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from sipsched.analysis.papers_predicted import EFFECTS, MigrationCost, PublishedEffect
+from sipsched.analysis.intervals import Interval
+from sipsched.analysis.papers_predicted import EFFECTS, READINGS, MigrationCost, PublishedEffect
 from sipsched.pages.drawing import INK, PAPER, SERIES, titled
 from sipsched.pages.numbers import told, with_unit
 from sipsched.pages.papers_predicted.wording import (
@@ -16,8 +17,9 @@ from sipsched.pages.papers_predicted.wording import (
     in_unit,
     place,
     provenance,
+    published_sign,
 )
-from sipsched.pages.parts import Figure, Table
+from sipsched.pages.parts import Cell, Figure, Table
 from sipsched.pages.plots import wrapped
 from sipsched.words import number, plural, ranged
 
@@ -111,6 +113,63 @@ def table(effects: Sequence[PublishedEffect], runs: pd.DataFrame) -> Table:
         "decrease of over 100 % is impossible. An effect is without any difference if the simulated runs of "
         "both modes are equal to the last digit. This happens if there are at most as many threads as cores, "
         "because the scheduler then has no choice.",
+        provenance=provenance(runs),
+    )
+
+
+def readings(
+    changes: Mapping[tuple[str, int, tuple[str, str]], Interval],
+    printed: Sequence[PublishedEffect],
+    scaled: Sequence[PublishedEffect],
+    runs: pd.DataFrame,
+) -> Table:
+    """Return a table of the simulated effects of enhanced mode with the printed and the scaled times of baseline mode.
+
+    Parameters
+    ----------
+    changes
+        Result of `sipsched.analysis.papers_predicted.readings`.
+    printed, scaled
+        The papers' effects, simulated with the printed and with the scaled times.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for metric, cores in dict.fromkeys((metric, cores) for metric, cores, _ in changes):
+        between = [changes[metric, cores, modes] for modes in READINGS]
+        signs = [
+            published_sign(
+                [effect for effect in effects if (effect.metric, effect.cores) == (metric, cores)]
+            )
+            for effects in (printed, scaled)
+        ]
+        rows.append(
+            (
+                *(NAMES[metric], plural(cores, "core")),
+                *(told(change, "%", change.n, "+") for change in between),
+                *signs,
+            )
+        )
+    return Table(
+        identity="table-readings",
+        header=(
+            *("metric", "cores", "printed times", "scaled times", "scaled against printed times"),
+            *("printed times", "scaled times"),
+        ),
+        groups=(
+            ("", 2),
+            ("enhanced against baseline (%)", 2),
+            ("baseline (%)", 1),
+            ("effects with the published sign", 2),
+        ),
+        places=2,
+        rows=tuple(rows),
+        none="baseline mode was not simulated with scaled times",
+        caption="The effects of enhanced mode if the times of baseline mode are the printed times, and if they are the "
+        "printed times multiplied by 1 + log2(cores).",
+        reading="The kernel rounds the logarithm down, so the factor is 2 on two cores, and 3 on four and six cores. "
+        "The percentages are changes of the mean over the rows of the papers' comparison tables. The intervals are "
+        "corrected for the number of comparisons in this table. The last two columns count the rows whose simulated "
+        "effect has the same sign as the published effect, even if chance explains the simulated effect. The papers' "
+        "comparison tables have no T_sip.",
         provenance=provenance(runs),
     )
 

@@ -2,14 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MODES, SHORT
 from sipsched.analysis.papers_fit import METRICS
-from sipsched.analysis.papers_predicted import Direction, PaperGroup
+from sipsched.analysis.papers_predicted import Direction, PaperGroup, PublishedEffect
 from sipsched.pages.numbers import NO_ENTRY
 from sipsched.words import grouped, listed, number, plural
 
@@ -76,6 +76,12 @@ def counted(directions: Iterable[Direction]) -> str:
             if counts[direction]
         ]
     )
+
+
+def published_sign(effects: Sequence[PublishedEffect]) -> str:
+    """Return the number of simulated effects with the sign of the published effect as text, such as "8 of 38"."""
+    same = sum(effect.predicted.estimate * effect.published > 0 for effect in effects)
+    return f"{same} of {len(effects)}" if effects else ""
 
 
 def detectable(percent: float) -> str:
