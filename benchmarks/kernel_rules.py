@@ -1,10 +1,24 @@
 """Compare the decisions of the simulated scheduler CFS with decisions by the kernel's own functions.
 
-The simulator and the kernel's functions decide in the same random states of a run queue. The benchmark downloads
-Debian's package linux-source-6.1
-(139 MB), extracts functions of kernel/sched/fair.c, and compiles these functions unchanged for user space. A single
-rule differs between Linux 5.10 and 6.1: in 6.1, a slice is at least the minimal granularity (BASE_SLICE). The kernel's
-functions run without this feature for the comparison with 5.10, and with this feature for the comparison with 6.1.
+The simulator and the kernel's functions decide in the same random states of a run queue, and of a machine with two to
+six CPUs. The benchmark downloads Debian's package linux-source-6.1 (139 MB), extracts the functions in FUNCTIONS, and
+compiles these functions unchanged for user space. The file kernel_rules/kernel.c supplies the rest:
+
+- **Types and macros.** A sorted array replaces the tree of tasks, and the bits of an integer replace a CPU mask.
+- **Functions that do nothing or return a constant**: locks, statistics, task groups, bandwidth control, NUMA,
+  hyper-threads, unequal CPUs, energy and core scheduling.
+- **Loads.** The load of a task is its weight. The kernel averages loads over time (PELT).
+- **load_balance().** The kernel's function finds the busiest group of CPUs by average loads. The benchmark's function
+  uses the simulator's rule, which is the CPU with the most tasks. If no task there may run on the newly idle CPU, the
+  function tries the next CPU, as in the kernel. The kernel's detach_tasks() and can_migrate_task() choose the task.
+- **Callers.** The benchmark calls dequeue_entity() and enqueue_entity() in the order of __sched_setscheduler().
+- **Scheduling domains.** The benchmark builds the domains, and sums their costs for max_idle_balance_cost.
+- **Features.** The feature NI_RANDOM, which skips searches at random, is off.
+
+The benchmark has only the source of Linux 6.1, but some rules of Linux 5.10 differ. For the comparison with 5.10, the
+kernel's functions run without the feature BASE_SLICE, and with SIS_PROP instead of SIS_UTIL. No task that wakes up has
+the policy SCHED_IDLE, whose sleep credit is smaller in 6.1. The benchmark adds the condition of 5.10 that a CPU with an
+average idle time below the migration cost takes no task. The rules of Linux 3.2 are not compared.
 """
 
 import argparse
@@ -17,14 +31,28 @@ HERE = Path(__file__).resolve().parent / "kernel_rules"
 HARDWARE = HERE.parents[1] / "hardware"
 PACKAGE = "linux-source-6.1"
 FUNCTIONS = (
-    *("update_load_add", "__update_inv_weight", "__calc_delta", "calc_delta_fair"),
+    *(
+        "update_load_add",
+        "update_load_sub",
+        "__update_inv_weight",
+        "__calc_delta",
+        "calc_delta_fair",
+    ),
     *("max_vruntime", "min_vruntime", "entity_before", "update_min_vruntime"),
-    *("__sched_period", "sched_slice", "entity_is_long_sleeper", "place_entity"),
-    *("clear_buddies", "check_preempt_tick", "wakeup_gran", "wakeup_preempt_entity"),
+    *("__sched_period", "sched_slice", "update_curr", "entity_is_long_sleeper", "place_entity"),
+    *("__clear_buddies_last", "__clear_buddies_next", "__clear_buddies_skip", "clear_buddies"),
+    *("account_entity_enqueue", "account_entity_dequeue", "enqueue_entity", "dequeue_entity"),
+    *("set_next_entity", "put_prev_entity", "set_next_task_fair"),
+    *("check_preempt_tick", "wakeup_gran", "wakeup_preempt_entity"),
     *("pick_next_entity", "set_next_buddy", "set_last_buddy", "check_preempt_wakeup"),
-    *("task_hot", "wake_wide"),
+    *("task_hot", "record_wakee", "wake_wide", "update_avg", "ttwu_do_wakeup"),
+    *("sched_idle_rq", "sched_idle_cpu", "idle_cpu", "available_idle_cpu"),
+    *("wake_affine_idle", "wake_affine_weight", "wake_affine", "__select_idle_cpu"),
+    *("select_idle_cpu", "select_idle_sibling", "select_task_rq_fair"),
+    *("can_migrate_task", "detach_tasks", "sched_balance_newidle"),
 )
-"""Functions to extract from fair.c. Each function follows the functions that it calls, as C requires."""
+"""Functions to extract. Each function follows the functions that it calls, as C requires."""
+FILES = ("fair.c", "core.c", "sched.h")
 SIMULATOR = (
     *("agents.c", "competitors.c", "cpu.c", "eevdf.c", "events.c", "model.c", "output.c", "plan.c"),
     *("rt.c", "sched.c", "sim.c", "socket.c", "switches.c", "trace.c", "workers.c"),
@@ -32,21 +60,21 @@ SIMULATOR = (
 
 
 def extract(source: str, name: str) -> str:
-    """Return the definition of a function from a kernel source text."""
+    """Return the definition of a function from a kernel source text. If the text has several, return the longest."""
     head = rf"^(?:static |inline )*[A-Za-z_][\w *\n]*?\b{name}\([^;{{]*\)\n"
-    found = re.search(rf"{head}\{{\n.*?^\}}\n", source, re.MULTILINE | re.DOTALL)
-    if found is None:
-        raise SystemExit(f"error: {PACKAGE}: fair.c has no function {name}")
-    return found.group(0)
+    found = re.findall(rf"{head}\{{\n.*?^\}}\n", source, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise SystemExit(f"error: {PACKAGE}: {', '.join(FILES)} have no function {name}")
+    return str(max(found, key=len))
 
 
 def fetch(folder: Path) -> str:
-    """Download the kernel's source and return the text of kernel/sched/fair.c."""
+    """Download the kernel's source and return the texts of FILES."""
     subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True, capture_output=True)
     (package,) = folder.glob("*.deb")
     unpack = (
         'dpkg-deb --fsys-tarfile "$1" | tar --extract --to-stdout ./usr/src/linux-source-6.1.tar.xz '
-        "| tar --extract --xz --to-stdout linux-source-6.1/kernel/sched/fair.c"
+        f"| tar --extract --xz --to-stdout linux-source-6.1/kernel/sched/{{{','.join(FILES)}}}"
     )
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", unpack, "bash", str(package)],
@@ -77,12 +105,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--states", type=int, default=10_000)
     parser.add_argument(
-        "--fair", type=Path, help="an existing file fair.c of Linux 6.1, to download nothing"
+        "--source", type=Path, help="the folder kernel/sched of Linux 6.1, to download nothing"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source = options.fair.read_text() if options.fair else fetch(folder)
+        if options.source:
+            source = "".join(options.source.joinpath(file).read_text() for file in FILES)
+        else:
+            source = fetch(folder)
         program = build(source, folder)
         for title, with_base_slice in (("Linux 5.10", []), ("Linux 6.1", ["base"])):
             print(f"simulator compared with the kernel's functions, {title}:", flush=True)
