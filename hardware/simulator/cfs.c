@@ -100,11 +100,15 @@ static int compare(const struct sim *sim, const struct worker *curr, const struc
 
 /*
  * Raise a worker's vruntime if necessary, so that the credit for sleep is at most half of the latency (the kernel's
- * place_entity() with GENTLE_FAIR_SLEEPERS).
+ * place_entity() with GENTLE_FAIR_SLEEPERS). In Linux 6.1, the credit of a SCHED_IDLE worker is at most half of the
+ * minimal granularity.
  */
 static void place(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	int64_t floor = cpu->fair.min_vruntime - (int64_t)(sim->model.latency_ns / 2);
+	const struct model *m = &sim->model;
+	bool small = m->release == RELEASE_6_1 && w->policy == POLICY_IDLE;
+	uint64_t credit = (small ? m->min_granularity_ns : m->latency_ns) / 2;
+	int64_t floor = cpu->fair.min_vruntime - (int64_t)credit;
 
 	if (w->vruntime < floor)
 		w->vruntime = floor;

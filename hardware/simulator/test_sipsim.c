@@ -534,6 +534,23 @@ static void test_a_change_to_batch_costs_no_place(void)
 	sim_free(&sim);
 }
 
+/* Check that the credit for sleep of a SCHED_IDLE worker is smaller in Linux 6.1 than in Linux 5.10. */
+static void test_idle_sleep_credit(enum release release, int64_t credit)
+{
+	struct model m = plain(RULES_CFS, 1, 1);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+	struct worker *w;
+
+	m.release = release;
+	check(!sim_init(&sim, &m), "sleep credit", "init");
+	w = &sim.workers[0];
+	w->policy = POLICY_IDLE;
+	sim.cpus[0].fair.min_vruntime = 10 * MS;
+	CFS.enqueue(&sim, &sim.cpus[0], w, true);
+	check(w->vruntime == (int64_t)(10 * MS) - credit, "sleep credit", "vruntime %" PRId64, w->vruntime);
+	sim_free(&sim);
+}
+
 /* Check that a woken worker runs at once, although a competitor of SCHED_IDLE computes all the time. */
 static void test_idle_class(enum rules rules, const char *what)
 {
@@ -608,6 +625,8 @@ int main(void)
 	test_placement();
 	test_newly_idle_looks_at_other_processors();
 	test_a_change_to_batch_costs_no_place();
+	test_idle_sleep_credit(RELEASE_5_10, 3 * MS);
+	test_idle_sleep_credit(RELEASE_6_1, 375000);
 	test_idle_class(RULES_EEVDF, "EEVDF beside SCHED_IDLE");
 	test_idle_class(RULES_CFS, "CFS beside SCHED_IDLE");
 	test_long_run(RULES_EEVDF, "EEVDF over 10 s");
