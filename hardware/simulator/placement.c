@@ -28,7 +28,7 @@ static bool is_available(const struct cpu *cpu)
 {
 	if (is_idle(cpu))
 		return true;
-	if (cpu->rt.length || !cpu->curr || cpu->curr->policy != POLICY_IDLE)
+	if (cpu->rt.length || (cpu->curr && cpu->curr->policy != POLICY_IDLE))
 		return false;
 	for (uint32_t i = 0; i < cpu->fair.length; i++)
 		if (cpu->fair.queue[i]->policy != POLICY_IDLE)

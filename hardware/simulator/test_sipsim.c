@@ -107,6 +107,12 @@ static void expect(const char *what, const struct model *m, const double *slices
 
 static const struct script BOTH[] = { { 0, 0, 6 * MS }, { 0, 1, 6 * MS } };
 
+static void queue(struct sim *sim, struct worker *w, uint32_t cpu)
+{
+	w->cpu = cpu;
+	CFS.enqueue(sim, &sim->cpus[cpu], w, false);
+}
+
 static void test_eevdf_slices(void)
 {
 	struct model m = plain(RULES_EEVDF, 1, 2);
@@ -551,6 +557,20 @@ static void test_idle_sleep_credit(enum release release, int64_t credit)
 	sim_free(&sim);
 }
 
+/* Check that a woken worker moves to a CPU on which a SCHED_IDLE worker was just woken but does not run yet. */
+static void test_woken_idle_class(void)
+{
+	struct model m = plain(RULES_CFS, 2, 3);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+
+	check(!sim_init(&sim, &m), "woken SCHED_IDLE", "init");
+	queue(&sim, &sim.workers[1], 0);
+	sim.workers[2].policy = POLICY_IDLE;
+	queue(&sim, &sim.workers[2], 1);
+	check(placement_select(&sim, &sim.workers[0], NULL)->id == 1, "woken SCHED_IDLE", "CPU 0");
+	sim_free(&sim);
+}
+
 /* Check that a woken worker runs at once, although a competitor of SCHED_IDLE computes all the time. */
 static void test_idle_class(enum rules rules, const char *what)
 {
@@ -627,6 +647,7 @@ int main(void)
 	test_a_change_to_batch_costs_no_place();
 	test_idle_sleep_credit(RELEASE_5_10, 3 * MS);
 	test_idle_sleep_credit(RELEASE_6_1, 375000);
+	test_woken_idle_class();
 	test_idle_class(RULES_EEVDF, "EEVDF beside SCHED_IDLE");
 	test_idle_class(RULES_CFS, "CFS beside SCHED_IDLE");
 	test_long_run(RULES_EEVDF, "EEVDF over 10 s");
