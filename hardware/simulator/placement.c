@@ -201,9 +201,10 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 	return target;
 }
 
+/* Return the cost of a search. The kernel has no domain of a single CPU, so its search costs nothing (sd_degenerate()). */
 static uint64_t domain_cost(const struct sim *sim, uint32_t cpus)
 {
-	return sim->model.balance_ns * cpus;
+	return cpus > 1 ? sim->model.balance_ns * cpus : 0;
 }
 
 /*

@@ -500,8 +500,8 @@ static void test_many_switches(enum rules rules, uint32_t cores, const char *wha
 }
 
 /*
- * The kernel's largest average idle time counts the cost of all domains. With a migration cost of 0 it is 2 * (500 + 1000)
- * ns, so a newly idle CPU also looks at the other processor, which takes 1500 ns.
+ * The kernel's largest average idle time counts the cost of all domains. With a migration cost of 0 it is 2 * 1000 ns, so
+ * a newly idle CPU also looks at the other processor, which takes 1000 ns.
  */
 static void test_newly_idle_looks_at_other_processors(void)
 {
@@ -516,6 +516,22 @@ static void test_newly_idle_looks_at_other_processors(void)
 	/* Up to Linux 5.16, a CPU that is usually idle for less than the migration cost takes no work. */
 	m.migration_cost_ns = 5 * MS;
 	EXPECT("migration cost", &m, NULL, script, "0:A/0 0.2:B/1 0.3:-/1 1.3:B/1 1.4:-/1 3:C/0 4:-/0");
+}
+
+/* Check that a newly idle CPU spends no time on a search on its own processor, if the processor has only one CPU. */
+static void test_newly_idle_single_cpu(void)
+{
+	struct model m = plain(RULES_CFS, 2, 2);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+
+	m.cores_per_processor = 1;
+	m.balance_ns = 500;
+	check(!sim_init(&sim, &m), "single CPU", "init");
+	queue(&sim, &sim.workers[0], 0);
+	queue(&sim, &sim.workers[1], 0);
+	sim.cpus[1].average_idle = 1200;
+	check(placement_newidle(&sim, &sim.cpus[1]), "single CPU", "took no worker");
+	sim_free(&sim);
 }
 
 /* Check that a worker keeps its position in the queue when its policy changes but its priority does not. */
@@ -644,6 +660,7 @@ int main(void)
 	test_real_time();
 	test_placement();
 	test_newly_idle_looks_at_other_processors();
+	test_newly_idle_single_cpu();
 	test_a_change_to_batch_costs_no_place();
 	test_idle_sleep_credit(RELEASE_5_10, 3 * MS);
 	test_idle_sleep_credit(RELEASE_6_1, 375000);
