@@ -275,7 +275,21 @@ static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
 	return true;
 }
 
-/* Return the CPU with the most runnable workers, or NULL if all have fewer than `at_least` (find_busiest_queue()). */
+/* Return whether the CPU affinity of any worker of a CPU includes the CPU `to` (LBF_ALL_PINNED in the kernel). */
+static bool has_movable(const struct cpu *cpu, const struct cpu *to)
+{
+	if (cpu->curr && !is_rt(cpu->curr) && cpu->curr->on_rq && may_run(cpu->curr, to))
+		return true;
+	for (uint32_t i = 0; i < cpu->fair.length; i++)
+		if (may_run(cpu->fair.queue[i], to))
+			return true;
+	return false;
+}
+
+/*
+ * Return the CPU with the most runnable workers, or NULL if all have fewer than `at_least` (find_busiest_queue()).
+ * Exclude CPUs whose workers may not run on `to` (load_balance() in fair.c tries the next CPU).
+ */
 static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
 			   uint32_t at_least)
 {
@@ -285,7 +299,7 @@ static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first
 		struct cpu *cpu = &sim->cpus[i];
 
 		if (cpu != to && cpu->fair.length && runnable(cpu) >= at_least &&
-		    (!found || runnable(cpu) > runnable(found)))
+		    (!found || runnable(cpu) > runnable(found)) && has_movable(cpu, to))
 			found = cpu;
 	}
 	return found;

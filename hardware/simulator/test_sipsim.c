@@ -534,6 +534,23 @@ static void test_newly_idle_single_cpu(void)
 	sim_free(&sim);
 }
 
+/* Check that a newly idle CPU takes a worker from another CPU if the workers of the busiest CPU may not move. */
+static void test_newly_idle_beside_pinned_workers(void)
+{
+	struct model m = plain(RULES_CFS, 3, 4);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+
+	check(!sim_init(&sim, &m), "pinned", "init");
+	for (uint32_t i = 0; i < 4; i++) {
+		if (i < 2)
+			sim.workers[i].first_cpu = sim.workers[i].cpus = 1;
+		queue(&sim, &sim.workers[i], 1 + i / 2);
+	}
+	check(placement_newidle(&sim, &sim.cpus[0]) && sim.cpus[2].fair.length == 1, "pinned",
+	      "took no worker");
+	sim_free(&sim);
+}
+
 /* Check that a worker keeps its position in the queue when its policy changes but its priority does not. */
 static void test_a_change_to_batch_costs_no_place(void)
 {
@@ -661,6 +678,7 @@ int main(void)
 	test_placement();
 	test_newly_idle_looks_at_other_processors();
 	test_newly_idle_single_cpu();
+	test_newly_idle_beside_pinned_workers();
 	test_a_change_to_batch_costs_no_place();
 	test_idle_sleep_credit(RELEASE_5_10, 3 * MS);
 	test_idle_sleep_credit(RELEASE_6_1, 375000);
