@@ -19,7 +19,7 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point
 from sipsched.records import study_summary, summary_files
-from sipsched.records.fitted import Fitted
+from sipsched.records.fitted import CompetingPrograms, Fitted
 from sipsched.records.prediction import (
     UNITS,
     CapacityOfCores,
@@ -376,7 +376,14 @@ def predicted(folder: Path) -> Parameters:
         )
         for mode in compared_modes
     ]
-    fitted = Fitted(sut=run.sut, runs=("a",), messages=9, numbers={"switch_ns": 1})
+    fitted = Fitted(
+        sut=run.sut,
+        runs=("a",),
+        messages=9,
+        numbers={"switch_ns": 1},
+        competitors=(CompetingPrograms("other", 0, 300, 15_000),),
+        competitors_source="the account of CPU time in 1 of 1 run of the fit",
+    )
     file = folder / "settings.nc"
     write_predictions(Predictions(fitted, 6.0, tuple(settings)), file)
     return {"predictions": [file], "summaries": [], "windows": [compared]}

@@ -1,5 +1,7 @@
 """The estimation of the simulator's parameters from recorded runs on one core, and from interruptions of idle CPUs.
 
+The numbers of the competitors are not estimated, because the runs' account of CPU time contains these numbers.
+
 The cost of a message depends on earlier events. For example, another worker may have filled the caches, an arrival may
 interrupt the worker, or the worker must be woken. Each of these costs is estimated from timestamps in the default mode.
 docs/simulator/numbers.md has a table of all parameters.
@@ -10,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +24,11 @@ from sipsched.plan.modes import DEFAULT
 from sipsched.plan.run import Run
 from sipsched.plan.simulated import KINDS, fitted_numbers, model_of
 from sipsched.plan.sut import Sut
-from sipsched.records.fitted import Fitted
+from sipsched.records.cpu_report import Account, Competitor
+from sipsched.records.fitted import CompetingPrograms, Fitted
 from sipsched.records.record import TRACE_FILE, read_record
 from sipsched.records.trace import RECORD, Event, read_trace
+from sipsched.words import plural
 
 TAIL = 0.001
 """Share of the longest service times of a message type that the fit excludes.
@@ -36,6 +41,20 @@ EARLY = 0.05
 The fit counts the arrivals within the early time of a service.
 """
 SHORTEST_STALL_NS = 5_000
+LEAST_SHARE = 0.005
+"""If the programs of a scheduling class used a smaller share of the CPU's time, the model has no such competitors.
+
+A share of 0.5 % changes the capacity by 0.5 %, but the search for a simulated capacity ends at an uncertainty of 2 %.
+"""
+PARTS: Mapping[str, Literal["other", "idle", "fifo"]] = MappingProxyType(
+    {"fair": "other", "idle_class": "idle", "realtime": "fifo"}
+)
+"""The parts of the account of CPU time that belong to competitors, and the simulator's policy for each part."""
+PARTS_OF_POLICIES = {
+    **dict.fromkeys(("SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"), "realtime"),
+    "SCHED_IDLE": "idle_class",
+}
+"""The part of the account per scheduling policy. All other policies belong to the part `fair`."""
 NEIGHBOURS, TURNS = 65, 10
 """Number of messages per estimate of a CPU's speed (5 ms at 2000 cps), and number of iterations of the fit.
 
@@ -207,13 +226,19 @@ def _early_ns(records: npt.NDArray[Any]) -> NanosecondArray:
     return early
 
 
-def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
+def fit(
+    runs: Iterable[ReceivedMessages],
+    noise: Path | None,
+    competitors: Sequence[CompetingPrograms] = (),
+) -> Fit:
     """Estimate the simulator's parameters from the pooled messages of runs.
 
     Parameters
     ----------
     noise
         Path of a `noise.json` of the machine. None: the model has no stalls.
+    competitors
+        The competitors of the model. The fit excludes gaps that may be bursts of these competitors from the stalls.
 
     Raises
     ------
@@ -228,7 +253,7 @@ def fit(runs: Iterable[ReceivedMessages], noise: Path | None) -> Fit:
         if not of_kind.size:
             raise StableError(f"the fit needs messages of type {kind}, found none")
         lengths[kind] = int(np.median(of_kind))
-    every_ns, stall_ns = _stalls(noise)
+    every_ns, stall_ns = _stalls(noise, competitors)
     service, cold_ns, woke_ns, met_ns = _services(pooled)
     # The simulator adds stalls of the CPU to the service times, so this code removes stalls from the fitted times.
     unstalled = 1 - stall_ns / every_ns if every_ns else 1.0
@@ -339,16 +364,72 @@ def _without_tail(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return values[values <= np.nanquantile(values, 1 - TAIL)]
 
 
-def _stalls(noise: Path | None) -> tuple[float, float]:
-    """Return the mean time between two stalls of an idle CPU, and the mean length of a stall; 0 without stalls."""
+def _stalls(noise: Path | None, competitors: Sequence[CompetingPrograms]) -> tuple[float, float]:
+    """Return the mean time between two stalls of an idle CPU, and the mean length of a stall; 0 without stalls.
+
+    A gap of an idle CPU may be a burst of a competitor. The simulator adds the bursts of competitors separately, so the
+    function excludes the longest gaps from the stalls. The excluded gaps are at least as long as a mean burst, and
+    take at most the share of the CPU's time that the competitors use. SCHED_IDLE programs cause hardly any gaps,
+    because the program that finds the gaps has the policy SCHED_OTHER.
+    """
     if noise is None:
         return 0.0, 0.0
     cpus = json.loads(noise.read_text())["cpus"]
+    duration_ns = sum(cpu["duration_ns"] for cpu in cpus)
     gaps = np.concatenate([np.asarray(cpu["gaps_ns"], np.int64) for cpu in cpus])
-    gaps = gaps[gaps >= SHORTEST_STALL_NS]
+    gaps = np.sort(gaps[gaps >= SHORTEST_STALL_NS])[::-1]
+    interrupting = [one for one in competitors if one.policy != "idle"]
+    if interrupting:
+        burst_ns = 1000 * min(one.burst_us for one in interrupting)
+        used_ns = duration_ns * sum(one.share for one in interrupting)
+        gaps = gaps[(gaps < burst_ns) | (np.cumsum(gaps) > used_ns)]
     if not gaps.size:
         return 0.0, 0.0
-    return sum(cpu["duration_ns"] for cpu in cpus) / len(gaps), float(gaps.mean())
+    return duration_ns / len(gaps), float(gaps.mean())
+
+
+def find_competitors(accounts: Sequence[Account]) -> tuple[CompetingPrograms, ...]:
+    """Return the competitors in the accounts of runs on one core, one entry per scheduling class with `LEAST_SHARE`.
+
+    The share of the CPU's time includes all programs of a class. The length of a burst is the mean over the programs
+    that the accounts list by name. Competitors that the testbed declares are included.
+    """
+    total_ns = sum(account.parts.total for account in accounts)
+    found = []
+    for part, policy in PARTS.items():
+        declared = [task for one in accounts for task in one.planned if _part(task) == part]
+        others = [task for one in accounts for task in one.competitors if _part(task) == part]
+        tasks = declared + others
+        # The account adds the time of declared competitors to the programs of sipsched.
+        used_ns = sum(getattr(one.parts, part) for one in accounts)
+        used_ns += sum(task.ns for task in declared)
+        if not tasks or used_ns < LEAST_SHARE * total_ns:
+            continue
+        mean_ns = sum(task.ns for task in tasks) / sum(task.bursts for task in tasks)
+        burst_us = max(1, round(mean_ns / 1000))
+        every_us = round(burst_us * total_ns / used_ns)
+        # The simulator's other policies have no nice value.
+        nice = max(tasks, key=lambda task: task.ns).nice if policy == "other" else 0
+        found.append(CompetingPrograms(policy, nice, burst_us, every_us))
+    return tuple(found)
+
+
+def _part(task: Competitor) -> str:
+    """Return the part of the account that contains the CPU time of a competitor with the task's policy."""
+    return PARTS_OF_POLICIES.get(task.policy, "fair")
+
+
+def _source(
+    competitors: Sequence[CompetingPrograms], accounts: Sequence[Account], runs: int
+) -> str:
+    """Return the source of the competitors' numbers, or the reason why the model has no competitors."""
+    if not accounts:
+        return "no run of the fit has an account of CPU time"
+    source = f"the account of CPU time in {len(accounts)} of {plural(runs, 'run')} of the fit"
+    if competitors:
+        return source
+    least = f"{100 * LEAST_SHARE:g}\u00a0%"
+    return f"each class of competitors used less than {least} of the CPU's time in {source}"
 
 
 def fit_campaign(
@@ -385,11 +466,14 @@ def fit_campaign(
     assert model is not None
     chosen = _chosen({f: document.run for f, document in usable.items() if document.run.sut == sut})
     runs = [read_messages(folder) for folder in chosen]
+    reports = [usable[folder].account for folder in chosen]
+    accounts = [report.account for report in reports if report and report.account]
+    competitors = find_competitors(accounts)
     try:
-        fitted = fit(runs, noise)
+        fitted = fit(runs, noise, competitors)
     except StableError as error:
         return Fitted(why=str(error))
-    samples = tuple(_fits_of_samples(runs, noise, draws))
+    samples = tuple(_fits_of_samples(runs, noise, competitors, draws))
     if not samples:
         return Fitted(why="no bootstrap sample of the runs allows the fit to separate the costs")
     first = usable[chosen[0]]
@@ -403,14 +487,19 @@ def fit_campaign(
         base_slice_ns=next((slice_ns for slice_ns in slices if slice_ns), None),
         numbers=fitted.simulator_numbers(),
         draws=tuple(again.simulator_numbers() for again in samples),
+        competitors=competitors,
+        competitors_source=_source(competitors, accounts, len(chosen)),
     )
 
 
 def _fits_of_samples(
-    runs: Sequence[ReceivedMessages], noise: Path | None, draws: int
+    runs: Sequence[ReceivedMessages],
+    noise: Path | None,
+    competitors: Sequence[CompetingPrograms],
+    draws: int,
 ) -> Iterator[Fit]:
     """Fit the simulator to bootstrap samples of the runs. Skip samples from which the costs cannot be estimated."""
     rng = np.random.default_rng(SEED)
     for _ in range(draws):
         with suppress(StableError):
-            yield fit([runs[i] for i in rng.integers(0, len(runs), len(runs))], noise)
+            yield fit([runs[i] for i in rng.integers(0, len(runs), len(runs))], noise, competitors)

@@ -46,7 +46,7 @@ from sipsched.records.prediction import (
 )
 from sipsched.records.speedups import Deployed
 from sipsched.records.trace import HEADER, RECORD, Event
-from sipsched.testbed.inventory import SimulatedMachine, Testbed, load_testbed
+from sipsched.testbed.inventory import DeclaredCompetitor, SimulatedMachine, Testbed, load_testbed
 
 SECONDS = 6.0
 """Duration of the load of a simulated run, in seconds. The simulator runs once per sample of the fitted parameters."""
@@ -169,7 +169,10 @@ def _settings_of(fitted: Fitted, runs: Iterable[Run]) -> Iterator[PredictedSetti
 
 
 def _testbed(fitted: Fitted, cores: int) -> Testbed:
-    """Return a simulated testbed with the fitted parameters."""
+    """Return a simulated testbed with the fitted parameters, and with competitors on the first CPU.
+
+    The model is fitted to runs on one core, so the competitors were seen only on the proxy's first CPU.
+    """
     machine = SimulatedMachine(
         kernel=fitted.kernel,
         processors=-(-cores // CORES_PER_PROCESSOR),
@@ -178,7 +181,18 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
         without=(),
         base_slice_ns=fitted.base_slice_ns,
     )
-    return replace(load_testbed(ANY_BED), simulated=machine)
+    competitors = tuple(
+        DeclaredCompetitor(
+            name=f"sched-{one.policy}",
+            busy_us=one.burst_us,
+            period_us=one.every_us,
+            cpus=(0,),
+            policy=one.policy,
+            nice=one.nice,
+        )
+        for one in fitted.competitors
+    )
+    return replace(load_testbed(ANY_BED), simulated=machine, competitors=competitors)
 
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from sipsched.pages.tables import AGREES, competitors
 from sipsched.records.fitted import Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions, open_predictions
 from sipsched.records.summary_files import open_summary, split_summary_path
-from sipsched.words import grouped, number, plural
+from sipsched.words import grouped, listed, number, plural
 
 TITLES = {
     "k_rcv_mean": "K_rcv mean",
@@ -41,6 +41,12 @@ IN_SENTENCES = {
     "cpu_per_message": "the CPU time per message",
 }
 """The name of each quantity in sentences."""
+PROGRAMS = {
+    "other": "normal programs",
+    "idle": "SCHED_IDLE programs",
+    "fifo": "real-time programs",
+}
+"""The name of the programs of each scheduling class of competitors."""
 MISSES_TOLD = 8
 NOTHING = "There is no comparison yet: "
 MODEL = "Predicted by simulation, not measured"
@@ -138,7 +144,7 @@ def _judged(inside: float, right: float) -> str:
 
 
 def fitted_to(predictions: CheckedPredictions) -> Words:
-    """Return a sentence about the runs to which the simulator's model was fitted."""
+    """Return two sentences: the runs to which the simulator's model was fitted, and the competitors of the model."""
     fitted = predictions.check.predictions.fitted
     if not fitted.numbers:
         return Words((f"No model was fitted. Reason: {fitted.why}.",) if fitted.why else ())
@@ -146,8 +152,25 @@ def fitted_to(predictions: CheckedPredictions) -> Words:
         (
             f"The model was fitted to {plural(len(fitted.runs), 'run')} of the default mode "
             f"({grouped(fitted.messages)} messages), and to no other runs.",
+            _competitors(fitted),
         )
     )
+
+
+def _competitors(fitted: Fitted) -> str:
+    """Return a sentence about the competitors of the model and the source of their numbers."""
+    source = fitted.competitors_source
+    if not fitted.competitors:
+        return f"The model has no competitors{f', because {source}' if source else ''}."
+    programs = listed(
+        [
+            f"{PROGRAMS[one.policy]}{f' of nice value {one.nice}' if one.nice else ''} use "
+            f"{number(100 * one.share)}\u00a0% of the proxy's first CPU, in bursts of "
+            f"{number(one.burst_us)}\u00a0µs every {number(one.every_us / 1000)}\u00a0ms"
+            for one in fitted.competitors
+        ]
+    )
+    return f"The numbers of the model's competitors are not fitted, but come from {source}: {programs}."
 
 
 def conditions(predictions: CheckedPredictions) -> Words:

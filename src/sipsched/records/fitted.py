@@ -4,12 +4,38 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sipsched.files import read_json, write_json
 from sipsched.records.conversion import as_part
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class CompetingPrograms:
+    """The programs of one scheduling class that used the proxy's only CPU in the runs of a fit.
+
+    Attributes
+    ----------
+    policy
+        Scheduling policy in the simulator: `other` for normal programs, `idle` for SCHED_IDLE, `fifo` for real-time
+        programs.
+    nice
+        Nice value of the program with the most CPU time.
+    burst_us, every_us
+        Mean length of a burst, and mean time between the starts of two bursts, in µs.
+    """
+
+    policy: Literal["other", "idle", "fifo"]
+    nice: int
+    burst_us: int
+    every_us: int
+
+    @property
+    def share(self) -> float:
+        """The share of the CPU's time that the programs used, from 0 to 1."""
+        return self.burst_us / self.every_us
 
 
 @dataclass(frozen=True)
@@ -37,6 +63,10 @@ class Fitted:
     draws
         One mapping per bootstrap sample of the runs (with replacement), with the parameters that were fitted to this
         sample.
+    competitors
+        Other programs on the proxy's CPU. Their numbers are measured instead of fitted, so they are equal in all draws.
+    competitors_source
+        Source of the numbers of the competitors. Without competitors: the reason why the model has none.
     """
 
     why: str = ""
@@ -48,6 +78,8 @@ class Fitted:
     base_slice_ns: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draws: tuple[Mapping[str, Any], ...] = ()
+    competitors: tuple[CompetingPrograms, ...] = ()
+    competitors_source: str = ""
 
 
 def is_same_fit(one: Fitted, other: Fitted) -> bool:

@@ -1,11 +1,13 @@
 """Tests that the numbers of the committed models follow from their records."""
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from sipsched.analysis.model_fit import Fit, fit, fit_campaign, read_messages
+from sipsched.analysis import model_fit
+from sipsched.analysis.model_fit import Fit, find_competitors, fit, fit_campaign, read_messages
 from sipsched.errors import StableError
 from sipsched.measure import acquisition
 from sipsched.paths import PROJECT_ROOT
@@ -13,6 +15,9 @@ from sipsched.plan.config import load_config
 from sipsched.plan.documents import read_yaml
 from sipsched.plan.run import Point
 from sipsched.plan.simulated import KINDS, MODELS, load_model
+from sipsched.records.cpu_report import Account, Competitor, CpuParts
+from sipsched.records.fitted import CompetingPrograms
+from sipsched.records.record import read_record
 from sipsched.testbed.inventory import load_testbed
 
 FITTED_TO = {"kamailio-qm": PROJECT_ROOT / "recorded" / "fit" / "local"}
@@ -99,6 +104,103 @@ def test_fits_to_samples_scatter_about_the_fit() -> None:
     )
     drawn = [draw["refill_ns"] for draw in result.draws]
     assert min(drawn) <= result.numbers["refill_ns"] <= max(drawn)
+
+
+def account(
+    *, seen: tuple[Competitor, ...] = (), planned: tuple[Competitor, ...] = (), **parts_ns: int
+) -> Account:
+    """Return the account of one CPU in a run of 10 s, with the time of some parts and the tasks of competitors."""
+    parts = CpuParts(
+        **{field.name: 0 for field in fields(CpuParts)} | {"total": 10_000_000_000} | parts_ns
+    )
+    return Account(parts, seen, 0, None, 0, 0, 0, 0, 0, 0, planned)
+
+
+def task(policy: str, ms: int, bursts: int, nice: int = 0) -> Competitor:
+    """Return a task with a CPU time in ms and a number of bursts."""
+    return Competitor("task", 7, policy, nice, ms * 1_000_000, bursts, 0, 1)
+
+
+def test_competitors_have_the_share_class_and_bursts_of_the_accounts() -> None:
+    first = account(
+        fair=300_000_000,
+        realtime=200_000_000,
+        seen=(task("SCHED_OTHER", 200, 400, 5), task("SCHED_RR", 200, 100)),
+    )
+    second = account(
+        fair=100_000_000,
+        idle_class=5_000_000_000,
+        seen=(task("SCHED_BATCH", 100, 200), task("SCHED_IDLE", 5_000, 50_000)),
+    )
+    normal, idle, real_time = find_competitors([first, second])
+    # the normal programs used 400 ms of 20 s, of which tasks with 600 bursts used 300 ms
+    assert normal == CompetingPrograms("other", 5, 500, 25_000)
+    assert normal.share == pytest.approx(0.02)
+    assert idle == CompetingPrograms("idle", 0, 100, 400)
+    assert real_time == CompetingPrograms("fifo", 0, 2_000, 200_000)
+
+
+def test_rare_competitors_are_none_and_declared_competitors_count() -> None:
+    rare = account(fair=49_000_000, seen=(task("SCHED_OTHER", 49, 49),))
+    assert find_competitors([rare]) == ()
+    assert find_competitors([]) == ()
+    # the account adds declared competitors to the programs of sipsched, not to the part `fair`
+    declared = account(own=1_500_000_000, planned=(task("SCHED_OTHER", 1_500, 500),))
+    assert find_competitors([declared]) == (CompetingPrograms("other", 0, 3_000, 20_000),)
+
+
+def test_the_model_of_a_campaign_has_the_competitors_of_its_runs() -> None:
+    folder = PROJECT_ROOT / "recorded" / "raw" / "local"
+    records = runs(folder)
+    result = fit_campaign(records, folder / "noise.json", load_config().suts, draws=1)
+    reports = [read_record(folder.parent / path).account for path in result.runs]
+    parts = [report.account.parts for report in reports if report and report.account]
+    assert len(parts) == 2
+    (programs,) = result.competitors
+    assert programs.policy == "other"
+    share = sum(each.fair for each in parts) / sum(each.total for each in parts)
+    assert share > 0.01
+    assert programs.share == pytest.approx(share, rel=0.001)
+    assert "account of CPU time in 2 of 2 runs" in result.competitors_source
+
+
+def test_a_model_without_competitors_says_that_their_share_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_fit, "LEAST_SHARE", 0.03)
+    folder = PROJECT_ROOT / "recorded" / "raw" / "local"
+    result = fit_campaign(runs(folder), None, load_config().suts, draws=1)
+    assert result.numbers
+    assert result.competitors == ()
+    assert "less than 3\u00a0%" in result.competitors_source
+
+
+def test_without_an_account_the_model_has_no_competitors_and_a_reason() -> None:
+    folder = FITTED_TO["kamailio-qm"]
+    result = fit_campaign(runs(folder)[:2], folder / "noise.json", load_config().suts, draws=1)
+    assert result.numbers
+    assert result.competitors == ()
+    assert result.competitors_source == "no run of the fit has an account of CPU time"
+
+
+def test_bursts_of_competitors_do_not_count_as_stalls(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.json"
+    gaps_ns = [*[10_000] * 100, *[400_000] * 10]
+    noise.write_text(json.dumps({"cpus": [{"duration_ns": 100_000_000, "gaps_ns": gaps_ns}]}))
+    # normal programs use 2 ms of the 100 ms, so the fit excludes 5 of the 10 long gaps
+    normal = CompetingPrograms("other", 0, 300, 15_000)
+    real_time = CompetingPrograms("fifo", 0, 300, 3_000)
+    idle = CompetingPrograms("idle", 0, 300, 600)
+    messages = read_messages(runs(FITTED_TO["kamailio-qm"])[0])
+
+    def stalled(*competitors: CompetingPrograms) -> float:
+        numbers = fit([messages], noise, competitors).numbers
+        return numbers["stall_ns"] / numbers["stall_every_ns"]
+
+    assert stalled() == pytest.approx(0.05, rel=0.001)
+    assert stalled(normal) == pytest.approx(0.03, rel=0.001)
+    assert stalled(real_time) == pytest.approx(0.01, rel=0.001)
+    assert stalled(idle) == stalled()
 
 
 def test_without_runs_there_is_no_fit() -> None:

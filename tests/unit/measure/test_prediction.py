@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from snakemake.utils import update_config
 
 from sipsched.errors import StableError
 from sipsched.measure import prediction, simulated_point
+from sipsched.measure.generator import Arrivals
 from sipsched.measure.prediction import (
     predict,
     predict_capacity,
@@ -18,15 +19,15 @@ from sipsched.measure.prediction import (
     still_carried,
     still_predicted,
 )
-from sipsched.measure.simulator import SimulatorReport
+from sipsched.measure.simulator import SimulatorReport, simulate
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.config import Config, load_config, parse_config
 from sipsched.plan.documents import read_yaml
-from sipsched.plan.run import Run
+from sipsched.plan.run import Point, Run
 from sipsched.plan.simulated import load_model
 from sipsched.plan.sut import DEPLOYMENTS
 from sipsched.records.crossing import read_crossings
-from sipsched.records.fitted import Fitted, read_fitted, write_fitted
+from sipsched.records.fitted import CompetingPrograms, Fitted, read_fitted, write_fitted
 from sipsched.records.prediction import (
     UNITS,
     CapacityPrediction,
@@ -220,6 +221,45 @@ def test_capacities_follow_from_the_service_times(
     assert two.cps == pytest.approx(4 * 1e9 / 6 / 150_000, rel=0.08)
     write_capacity(found, tmp_path / "capacity.json")
     assert read_capacity(tmp_path / "capacity.json") == found
+
+
+def competing(policy: Literal["other", "idle", "fifo"], burst_us: int, every_us: int) -> Fitted:
+    """Return a fit with constant costs and with one class of competitors."""
+    programs = CompetingPrograms(policy, 0, burst_us, every_us)
+    return replace(FITTED, numbers=CONSTANT, draws=(CONSTANT,), competitors=(programs,))
+
+
+@pytest.mark.parametrize("policy", ["other", "idle", "fifo"])
+def test_a_simulated_competitor_uses_its_share_of_the_first_cpu(
+    config: Config, tmp_path: Path, policy: Literal["other", "idle", "fifo"]
+) -> None:
+    fitted = competing(policy, 500, 5_000)
+    bed = prediction._testbed(fitted, 2)
+    plan = simulated_point.plan_point(Point(bed.name, fitted.sut, "default", 2, 8), config, bed)
+    numbers = {**plan.at(config.load, Arrivals(500, 1000, 1)), **fitted.numbers}
+    report = simulate(numbers, tmp_path)
+    assert report.others[0].ran_ns / report.t_end_ns == pytest.approx(0.1, rel=0.02)
+    assert report.others[0].migrations == 0
+    assert (numbers["competitor_first_cpu"][0], numbers["competitor_cpus"][0]) == (0, 1)
+
+
+def test_competitors_lower_the_capacity_by_their_share(config: Config) -> None:
+    """Real-time programs take 20 % of the only CPU, so 80 % of the capacity of 150 µs per message remain."""
+    with_programs = prediction._carries(competing("fifo", 200, 1_000), config, 1, 8, {})
+    assert with_programs.cps == pytest.approx(0.8 * 1e9 / 6 / 150_000, rel=0.04)
+
+
+def test_competitors_of_a_fit_change_its_predictions(config: Config, tmp_path: Path) -> None:
+    runs, fitted = [run("default")], competing("other", 2_000, 20_000)
+    with_programs, without = (
+        predict(one, runs, config) for one in (fitted, replace(fitted, competitors=()))
+    )
+    k_rcv_mean = list(UNITS).index("k_rcv_mean")
+    waits = [one.predicted[0].whole[0, k_rcv_mean] for one in (with_programs, without)]
+    assert waits[0] > 1.1 * waits[1]
+    assert not still_predicted(without, fitted, runs, config)
+    write_predictions(with_programs, tmp_path / "settings.nc")
+    assert open_predictions(tmp_path / "settings.nc").fitted == fitted
 
 
 @pytest.mark.parametrize("cps", [500.0, 20_000.0])

@@ -10,7 +10,7 @@ from sipsched.analysis.intervals import Interval
 from sipsched.analysis.predicted import Check, Contrast
 from sipsched.pages import plots, predicted
 from sipsched.pages.parts import Words
-from sipsched.records.fitted import Fitted
+from sipsched.records.fitted import CompetingPrograms, Fitted
 from sipsched.records.prediction import PredictedSetting, Predictions
 
 REFERENCE = PredictedSetting("kamailio-udp", "default", 1, 8, 1600, True)
@@ -47,8 +47,23 @@ def test_the_first_sentence_is_the_answer() -> None:
     assert line.startswith("In part: 2 of 4 predictions")
     assert re.findall(r"\d+ with the (right|wrong) sign", line) == ["right", "wrong"]
     assert re.findall(r"(\d+) with", line) == ["1", "1", "1"]
-    (second,) = predicted.fitted_to(page).lines
+    second, _ = predicted.fitted_to(page).lines
     assert "fitted to 2 runs of the default mode (47\u202f997 messages)" in second
+
+
+def test_the_page_shows_the_competitors_and_their_source() -> None:
+    programs = CompetingPrograms("idle", 0, 150, 3_000), CompetingPrograms("other", 5, 300, 15_000)
+    source = "the account of CPU time in 1 of 2 runs"
+    with_both = replace(FITTED, competitors=programs, competitors_source=source)
+    _, line = predicted.fitted_to(found(fitted=with_both)).lines
+    assert source in line
+    assert re.findall(r"[\d.]+(?=\u00a0%)", line) == ["5", "2"]
+    assert re.findall(r"[\d.]+(?=\u00a0µs)", line) == ["150", "300"]
+    assert re.findall(r"[\d.]+(?=\u00a0ms)", line) == ["3", "15"]
+    reason = "no run of the fit has an account of CPU time"
+    _, line = predicted.fitted_to(found(fitted=replace(FITTED, competitors_source=reason))).lines
+    assert line.endswith(f"{reason}.")
+    assert "%" not in line
 
 
 @pytest.mark.parametrize(
