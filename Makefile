@@ -91,11 +91,11 @@ test: .venv/ready
 	# code 1 of pytest means that tests failed, and 5 that there are none. A program that starts while autogroup is on competes with
 	# programs of other sessions on equal terms, even with the class SCHED_IDLE, so autogroup is off during the tests.
 	autogroup=/proc/sys/kernel/sched_autogroup_enabled was=
+	said=$$(mktemp) others=
+	trap '[ -z "$$others" ] || kill "$$others" 2> /dev/null || true; rm -f "$$said"; [ -z "$$was" ] || echo "$$was" > $$autogroup' EXIT
 	if [ -w $$autogroup ]; then was=$$(cat $$autogroup); echo 0 > $$autogroup; fi
-	said=$$(mktemp)
 	{ chrt --idle 0 $(MAKE) native && chrt --idle 0 $(CHECK) --cache-clear || [ $$? = 1 ]; } > "$$said" 2>&1 &
 	others=$$!
-	trap 'kill "$$others" 2> /dev/null || true; rm -f "$$said"; [ -z "$$was" ] || echo "$$was" > $$autogroup' EXIT
 	$(LIVE) -m "not quiet and not long" --cache-clear || [ $$? = 1 ]
 	wait "$$others" || { cat "$$said"; exit 1; }
 	grep -E "^(SKIPPED|FAILED|ERROR)|^=.* passed" "$$said"

@@ -384,7 +384,6 @@ def test_trials_of_a_paired_search_alternate_between_systems(
     path = search_crossing(place, tolerant, testbed, tmp_path / "raw", guess_cps=4000)
     found = read_crossing(path)
     assert found.ended_by == "time" and found.is_paired
-    assert max(trial.cps for trial in found.trials) <= 4000
     assert [trial.mode for trial in found.rounds[-1]] == list(modes)
     assert all(trial.cpu_us for trial in found.trials)
     (ratio,) = ratios(found)

@@ -45,7 +45,7 @@ class CapacityRatio:
     ratio
         Mean over the rounds that count, on the log scale. The intervals of all ratios of a search hold simultaneously.
     rounds
-        Number of all rounds. `ratio.n` is the number of rounds that count.
+        Number of all rounds that were begun. `ratio.n` is the number of rounds that count.
     """
 
     search: SearchRecord
@@ -84,7 +84,11 @@ def ratios(search: SearchRecord) -> list[CapacityRatio]:
         systems.append(ComparedSystem("+".join((base, *rest)), instance, middle))
     return [
         CapacityRatio(
-            search, systems[0], systems[column], times(handled, column, len(names) - 1), len(rounds)
+            search,
+            systems[0],
+            systems[column],
+            times(handled, column, len(names) - 1),
+            search.begun_rounds,
         )
         for column in range(1, len(names))
     ]

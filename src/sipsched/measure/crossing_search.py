@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sipsched import scripting
-from sipsched.errors import LostError, TransientError
+from sipsched.errors import TransientError
 from sipsched.files import seal, whole
 from sipsched.measure.acquisition import arrival_seed
 from sipsched.measure.bracketing import Bracket, Clock, Offer, Trial, find_capacity, find_crossing
@@ -208,8 +208,7 @@ class _System:
 
     def handled(self, trial: Trial) -> Trial:
         """Return a trial with the compared mode and the load that the proxy handled, and print this load."""
-        messages = 1 if self.config.sut(self.point.sut).over_tcp else MESSAGES_A_CALL
-        cps = trial.received / messages / trial.duration_s
+        cps = trial.received / MESSAGES_A_CALL / trial.duration_s
         scripting.say(
             f"{self.point}: {trial.pdr:.2%} dropped at {trial.cps} cps, {cps:.0f} cps handled"
         )
@@ -240,15 +239,13 @@ def _alternate(
     search = systems[0].config.search
     own = [_with_own_arrivals(offer) for offer in offers]
 
-    def offer(number: int, cps: int, duration_s: float) -> Trial | None:
+    def offer(number: int, cps: int, duration_s: float) -> Trial:
         system = systems[number]
         try:
             return system.handled(own[number](cps, duration_s))
-        except LostError:
-            raise
         except TransientError as error:
             scripting.say(f"{system.point}: {error}")
-            return None
+            raise
 
     first_cps = guess_cps or math.sqrt(search.lowest_cps * search.highest_cps)
     return find_ratios(offer, len(systems), goal, search, first_cps, now)
@@ -265,7 +262,8 @@ def _pair(
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         limit_s = search.limit_s + testbed.control_s
         servings = [Serving(hosts, one.point, one.config, record, limit_s) for one in systems]
-        servings[0].clear_hosts()
+        for serving in servings:
+            serving.clear_hosts()
         for serving in servings:
             serving.check_hosts(round(search.highest_cps * search.trial_s))
 

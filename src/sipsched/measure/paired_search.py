@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sipsched.errors import TransientError
+from sipsched.errors import LostError, TransientError
 from sipsched.measure.bracketing import Bracket, Clock, Trial
 from sipsched.plan.loads import Capacity, Search
 from sipsched.records.crossing import overloads_all
@@ -23,11 +23,13 @@ STEP = 1.25
 """Factor by which the load rises after a trial without an overload, and falls after a disturbed trial."""
 FEWEST_ROUNDS = 8
 """A search ends before its time limit only after so many rounds, because the scatter of fewer rounds is uncertain."""
-ERRORS = 2
-"""Half of an interval's width, in standard errors of the mean."""
+MOST_FAILURES = 5
+"""Number of failed trials of a system, one after another, after which the search fails."""
+ALPHA = 0.05
+"""Probability that an interval misses the ratio. With several ratios, all intervals together miss so rarely."""
 
-OfferTo = Callable[[int, int, float], Trial | None]
-"""A function that performs a trial of a system at a load, and returns the trial, or None if the trial was disturbed.
+OfferTo = Callable[[int, int, float], Trial]
+"""A function that performs a trial of a system at a load. The function raises a TransientError for a disturbed trial.
 
 The arguments are the system's position in the comparison, the load in calls per second, and the duration in seconds.
 The function sets `Trial.carried_cps`.
@@ -68,26 +70,35 @@ def find_ratios(
     Raises
     ------
     TransientError
-        In no round within the time limit, every system was overloaded.
+        In no round within the time limit, every system was overloaded. Or the trials of a system failed several times.
     """
     rng = random.Random(seed)  # noqa: S311 - orders of trials are no secret
     began = now()
     loads = [round(min(max(first_cps, search.lowest_cps), search.highest_cps))] * systems
     rounds: list[list[Trial]] = []
-    longest_s = 0.0
+    longest_s, begun, failures = 0.0, 0, [0] * systems
     while (start := now()) + longest_s < began + search.limit_s and not _precise(rounds, goal):
         trials: dict[int, Trial] = {}
+        begun += 1
         for system in rng.sample(range(systems), systems):
-            trial = offer(system, loads[system], search.trial_s)
-            if trial is None:
+            try:
+                trials[system] = offer(system, loads[system], search.trial_s)
+            except LostError:
+                raise
+            except TransientError as error:
+                failures[system] += 1
+                if failures[system] == MOST_FAILURES:
+                    raise TransientError(
+                        f"{MOST_FAILURES} trials failed, the last: {error}"
+                    ) from error
                 # the load may have been too high for any call
                 loads[system] = max(search.lowest_cps, round(loads[system] / STEP))
                 continue
-            trials[system] = trial
-            loads[system] = _next_load(trial, goal.limit, search)
+            failures[system] = 0
+            loads[system] = _next_load(trials[system], goal.limit, search)
+        # A round without a trial of each system is not recorded, but its number is not used again.
         if len(trials) == systems:
-            ordered = [replace(trials[system], round=len(rounds) + 1) for system in range(systems)]
-            rounds.append(ordered)
+            rounds.append([replace(trials[system], round=begun) for system in range(systems)])
         longest_s = max(longest_s, now() - start)
     if not any(overloads_all(each, goal.limit) for each in rounds):
         raise TransientError(
@@ -112,9 +123,19 @@ def _precise(rounds: Sequence[Sequence[Trial]], goal: Capacity) -> bool:
         for trials in rounds
         if overloads_all(trials, goal.limit)
     ]
-    if len(logs) < FEWEST_ROUNDS:
+    alpha = ALPHA / max(1, len(rounds[0]) - 1) if rounds else ALPHA
+    # The test of the analysis flips the signs of the rounds, so its smallest p-value is 2 / 2^rounds.
+    if len(logs) < max(FEWEST_ROUNDS, math.log2(2 / alpha) + 1):
         return False
     first, *others = zip(*logs, strict=True)
     ratios = ([b - a for a, b in zip(first, other, strict=True)] for other in others)
     errors = (statistics.stdev(ratio) / math.sqrt(len(ratio)) for ratio in ratios)
-    return all(ERRORS * error <= goal.relative_width for error in errors)
+    reach = _student(1 - alpha / 2, len(logs) - 1)
+    return all(reach * error <= goal.relative_width for error in errors)
+
+
+def _student(probability: float, degrees: int) -> float:
+    """Return a quantile of Student's t distribution, by the expansion in Abramowitz and Stegun, 26.7.5."""
+    z = statistics.NormalDist().inv_cdf(probability)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / degrees + second / degrees**2

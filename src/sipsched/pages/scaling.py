@@ -135,14 +135,17 @@ def found_of(
     limit: float = PDR_LIMIT,
 ) -> ScalingData:
     """Return the data of the page, made from campaigns, searches and tables that were already read."""
-    paired = [each for search in crossings if search.is_paired for each in ratios(search)]
     single = [search for search in crossings if not search.is_paired]
     by_campaign = [(campaign, carried(campaign, single, limit)) for campaign in campaigns]
     campaign, places = max(by_campaign, key=lambda pair: len(pair[1]), default=(None, []))
+    paired = [each for search in crossings if search.is_paired for each in ratios(search)]
+    bed = campaign.testbed if campaign else next((one.search.point.testbed for one in paired), "")
+    paired = [each for each in paired if each.search.point.testbed == bed]
+    at_limit = [each for each in paired if each.search.goal and each.search.goal.limit == limit]
     return ScalingData(
         campaign=campaign,
         carried=tuple(places),
-        speed_ups=tuple(speed_ups(places, campaign, paired)) if campaign else (),
+        speed_ups=tuple(speed_ups(places, campaign, at_limit)) if campaign else (),
         costs=costs_of(campaign.single, limit) if campaign else {},
         herds=tuple(herds(campaign.single)) if campaign else (),
         published=tuple(published),
@@ -188,7 +191,9 @@ def answer(scaling: ScalingData) -> Answer:
         for line in _verdict(scaling, scaling.over(transport), name)
     ]
     cores = {setting.place.cores for setting in scaling.carried}
-    if len(cores) == 1:
+    if not lines and scaling.ratios:
+        lines = [*map(_ratio, scaling.ratios)]
+    elif len(cores) == 1:
         lines.append(
             f"Only runs on {plural(min(cores), 'core')} were measured, so the speed-up is unknown."
         )
@@ -198,14 +203,14 @@ def answer(scaling: ScalingData) -> Answer:
         )
     if lines and scaling.campaign and scaling.campaign.kind == "virtual":
         lines.append(IN_VIRTUAL_TIME)
-    return Answer(" ".join(lines or [*map(_ratio, scaling.ratios)] or [NOTHING]))
+    return Answer(" ".join(lines or [NOTHING]))
 
 
 def _ratio(found: CapacityRatio) -> str:
     """Return as a sentence how the capacity of a system compares with the capacity of the reference."""
     system, reference = map(_name, (found.other, found.reference))
     if not np.isfinite(found.ratio.estimate):
-        return f"The capacity of {system} relative to {reference} is unknown, because no round overloaded both."
+        return f"The capacity of {system} relative to {reference} is unknown, because no round overloaded all systems."
     return f"{system} handles {_times(found.ratio)} the load of {reference}."
 
 
@@ -245,7 +250,7 @@ def capacity_ratios(scaling: ScalingData) -> Table | Words:
         "trial of each system, in random order, so slow changes of the machine's speed hardly affect the ratio. Each "
         "trial offers about 1.4 times the load that the system handles. The last two columns show this handled "
         'load, as the median over the rounds. The column "rounds" shows how many rounds count. A round counts if '
-        f"each of its trials dropped more than {100 * scaling.limit:g} % and less than half of the messages. The "
+        "each of its trials dropped more than the limit of the search and less than half of the messages. The "
         "intervals of all ratios of a search hold simultaneously at 95 %.",
         provenance=scaling.provenance,
     )

@@ -622,10 +622,11 @@ def _check_ratios(study: DeclaredStudy, where: str) -> None:
             f"{where}.modes: '{single[0]}' is a single mode, and the study compares capacities; search the capacity of "
             "a single mode in another study"
         )
-    for key in ("repetitions", "precision"):
+    for key in ("repetitions", "precision", "notebook"):
         if getattr(study, key) is not None:
             raise StableError(
-                f"{where}.{key}: a comparison of capacities has trials and no runs; remove {key}"
+                f"{where}.{key}: a comparison of capacities has trials and no runs; remove {key} (a document with "
+                "notebooks/scaling.ipynb shows the ratios)"
             )
 
 

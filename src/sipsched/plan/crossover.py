@@ -59,10 +59,6 @@ REFUSED: Mapping[Deployment, str] = {
     "instances differ",
 }
 """Deployments whose instances cannot be compared within one run, with the reasons."""
-REFUSED_IN_SEARCHES: Mapping[Deployment, str] = {
-    "front": "the kernel counts each message twice, at the front end and at an instance"
-}
-"""Deployments whose capacities a paired search cannot compare with other capacities, with the reasons."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +276,7 @@ def check_instances(
     ----------
     within_run
         Whether the instances are compared within a run. Otherwise, the trials of a search alternate between them, so
-        the instances may differ in program, transport and deployment.
+        the instances may differ in program and deployment.
 
     Raises
     ------
@@ -290,11 +286,13 @@ def check_instances(
         its receive buffer over TCP, or by the size that its SUT already has.
     """
     names = compared(mode)
+    what = f"{where}: '{mode}'"
+    if not within_run and is_comparison(mode):
+        _check_searched(sut, what)
     for name in names:
         base, other, rest = split_name(name)
         if other == OtherInstance():
             continue
-        what = f"{where}: '{mode}'"
         if name == names[0]:
             raise StableError(
                 f"{what}: the reference has the SUT, workers, cores and receive buffer of the study; "
@@ -305,11 +303,12 @@ def check_instances(
                 f"{what}: '{other.sut}' is not defined under suts ({', '.join(sorted(suts))})"
             )
         second = suts[other.sut] if other.sut else sut
-        refused = REFUSED if within_run else REFUSED_IN_SEARCHES
-        for one in (sut, second):
-            if one.deployment in refused:
+        if not within_run:
+            _check_searched(second, what)
+        for one in (sut, second) if within_run else ():
+            if one.deployment in REFUSED:
                 raise StableError(
-                    f"{what}: {one.name} has deployment {one.deployment}, and {refused[one.deployment]}; measure "
+                    f"{what}: {one.name} has deployment {one.deployment}, and {REFUSED[one.deployment]}; measure "
                     f"{one.name} in separate runs"
                 )
         if within_run and _connects(second) != _connects(sut):
@@ -332,6 +331,20 @@ def check_instances(
                 f"{what}: {second.name} already has a receive buffer of {second.receive_buffer_bytes} bytes; "
                 "choose another size"
             )
+
+
+def _check_searched(sut: Sut, what: str) -> None:
+    """Raise an error if a paired search cannot find the load that a SUT handles in an overload."""
+    reason = ""
+    if sut.over_tcp:
+        reason = "over TCP, an overload delays calls instead of dropping messages"
+    elif sut.deployment == "front":
+        reason = "the kernel counts each message twice, at the front end and at an instance"
+    if reason:
+        raise StableError(
+            f"{what}: {sut.name} has no comparable load, because {reason}; search its capacity in a study with single "
+            "modes"
+        )
 
 
 def _connects(sut: Sut) -> tuple[object, object]:

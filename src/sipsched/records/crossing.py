@@ -138,6 +138,11 @@ class SearchRecord:
         return [[trials[name] for name in names] for trials in by_round.values()]
 
     @property
+    def begun_rounds(self) -> int:
+        """Return the number of rounds of a paired search, with the rounds that lack a trial and are not recorded."""
+        return max((trial.round or 0 for trial in self.trials), default=0)
+
+    @property
     def probe_modes(self) -> tuple[str, ...]:
         """Return the probe's modes in the trials, such as `exact` or `off`, each mode once; empty if not recorded."""
         return tuple(dict.fromkeys(trial.probe_mode for trial in self.trials if trial.probe_mode))
@@ -165,7 +170,7 @@ class SearchRecord:
         if self.is_paired:
             limit = self.goal.limit if self.goal else 0.0
             counting = sum(overloads_all(trials, limit) for trials in self.rounds)
-            return f"{counting} of {plural(len(self.rounds), 'round')} overloaded all systems"
+            return f"{counting} of {plural(self.begun_rounds, 'round')} overloaded all systems"
         lower, upper = map(grouped, self.loads)
         if self.lower_cps is None:
             return f"below {upper} cps, as even the lowest load of the search exceeded the limit"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sipsched.errors import StableError
 from sipsched.plan.config import Config
+from sipsched.plan.crossover import is_comparison
 from sipsched.plan.loads import Load
 from sipsched.plan.run import NO_REPEATS, Crossings, Point, Repeats, Run
 from sipsched.records.crossing import read_crossing, read_crossings
@@ -253,6 +254,7 @@ def _recorded_search_s(point: Point, points: Iterable[Point], raw: Path) -> floa
         other
         for other in points
         if point.goal and (other.testbed, other.goal) == (point.testbed, point.goal)
+        if is_comparison(other.mode) == is_comparison(point.mode)
     ]
     times = [read_crossing(raw / other.crossing_path).took_s for other in alike[:RUNS_FOR_PACE]]
     known = [time for time in times if time is not None]

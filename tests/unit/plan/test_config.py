@@ -267,8 +267,8 @@ def test_capacities_of_systems_that_no_run_can_compare_are_compared(
     document: dict[str, Any],
 ) -> None:
     study = document["studies"]["load_sweep"]
-    del study["cps"], study["repetitions"]
-    suts = ("opensips-udp", "kamailio-tcp", "kamailio-tcp-dispatcher")
+    del study["cps"], study["repetitions"], study["notebook"]
+    suts = ("opensips-udp", "kamailio-udp-sockets")
     mode = ",".join(("default", *(f"default+sut={sut}" for sut in suts)))
     study |= {"modes": [mode], "capacity": {"limit": 0.01, "relative_width": 0.05}}
     parsed = config.parse_config(document, "my.yaml")
@@ -281,9 +281,15 @@ def test_capacities_of_systems_that_no_run_can_compare_are_compared(
         parsed.check_run(point.run(100, 1))
     with pytest.raises(StableError, match="search in one of these modes, or compare"):
         parsed.check_search(replace(point, goal=None))
-    study["modes"] = ["default,default+sut=kamailio-udp-front"]
-    with pytest.raises(StableError, match="front, and the kernel counts each message twice"):
-        config.parse_config(document, "my.yaml")
+    for sut, mode, reason in (
+        ("kamailio-udp", "default,default+sut=kamailio-udp-front", "counts each message twice"),
+        ("kamailio-udp-front", "default,batch", "counts each message twice"),
+        ("kamailio-udp", "default,default+sut=kamailio-tcp", "over TCP, an overload delays calls"),
+        ("kamailio-tcp", "default,batch", "over TCP, an overload delays calls"),
+    ):
+        study |= {"suts": [sut], "modes": [mode]}
+        with pytest.raises(StableError, match=rf"has no comparable load, because .*{reason}"):
+            config.parse_config(document, "my.yaml")
 
 
 @pytest.mark.parametrize(

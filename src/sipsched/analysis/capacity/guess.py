@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from sipsched.analysis.capacity.scaling import TooFewPointsError, fit_scaling
+from sipsched.plan.crossover import is_comparison
 from sipsched.plan.run import Crossings, Point
 
 
@@ -25,6 +26,7 @@ def guess_cps(point: Point, crossings: Crossings) -> float | None:
         other: math.sqrt(lower * upper)
         for other, (lower, upper) in crossings.items()
         if (other.testbed, other.sut) == (point.testbed, point.sut)
+        and not is_comparison(other.mode)
     }
     if not known:
         return None
