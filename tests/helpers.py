@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import cluster
 import pytest
 import yaml
 
@@ -223,5 +222,4 @@ def leftovers() -> list[str]:
         *(line for line in loaded.stdout.splitlines() if programs & set(line.split())),
         *(str(path) for path in namespaces.STATE_ROOT.glob("*") if path.name != "kvm-works"),
         *map(str, virtual.ROOT.glob("*")),
-        *(str(path) for path in cluster.STATE.parent.glob(cluster.STATE.name)),
     ]
