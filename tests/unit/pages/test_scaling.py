@@ -204,7 +204,9 @@ def test_paired_searches_alone_answer_the_page() -> None:
     assert scaling.heading(page).fidelity == "real proxy"
     unknown = synthetic.paired_search(place, (1.0, 1.4, 0.8), 1, pdr={1: 0.0})
     page = scaling.found_of([], [unknown], load_published(PUBLISHED), ())
-    assert "is unknown, because no round overloaded all systems" in page_text.text(scaling.answer(page))
+    assert "is unknown, because no round overloaded all systems" in page_text.text(
+        scaling.answer(page)
+    )
     nothing = scaling.found_of([], [], load_published(PUBLISHED), ())
     assert page_text.text(scaling.capacity_ratios(nothing)) == "No paired search was made."
 
