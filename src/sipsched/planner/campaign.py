@@ -165,7 +165,13 @@ class Plan:
             for name in self.testbeds
             if study.is_on(name)
         ]
-        names += [f"{page}-{testbed}" for page in TESTBED_PAGES for testbed in self.testbeds]
+        # These pages, and the overview, show runs. A campaign that only compares capacities has no runs.
+        names += [
+            f"{page}-{testbed}"
+            for page in TESTBED_PAGES
+            for testbed in self.testbeds
+            if self.summaries[testbed]
+        ]
         return [*names, *self.config.documents]
 
     @property

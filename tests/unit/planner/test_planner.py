@@ -123,6 +123,9 @@ def test_a_study_without_runs_has_searches_and_no_summary(plan: Plan) -> None:
     # only the study `costs` has runs
     assert needs.document_summaries(wildcards) == plan.all_summaries
     assert plan.all_summaries == ["results/costs/local/summary.nc"]
+    assert "reports/testbed-local.html" in plan.pages
+    without_runs = Plan.load(document | {"only": ["allocators"]}, FILES, cpus=2)
+    assert not any("testbed-" in page or "messages-" in page for page in without_runs.pages)
 
 
 def test_a_run_whose_record_is_missing_is_measured_again(plan: Plan) -> None:
