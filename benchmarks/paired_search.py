@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sipsched.analysis.capacity_ratios import times
+from sipsched.analysis.capacity_ratios import handled_loads, times
 from sipsched.analysis.intervals import Interval
 from sipsched.measure.bracketing import Trial
 from sipsched.measure.paired_search import find_ratios
 from sipsched.measure.serving import MESSAGES_A_CALL
 from sipsched.plan.loads import Capacity, Search
-from sipsched.records.crossing import overloads_all
 
 CAPACITIES = (1500.0, 2400.0)
 ROUND_S = 14.0
@@ -49,13 +48,7 @@ class SampledMachine:
         seed = int(self.rng.integers(2**31))
         found = find_ratios(self.offer, 2, goal, settings, 1500, lambda: self.time_s, seed)
         pairs = [found.trials[place : place + 2] for place in range(0, len(found.trials), 2)]
-        handled = [
-            [trial.carried_cps for trial in pair]
-            if overloads_all(pair, goal.limit)
-            else [np.nan] * 2
-            for pair in pairs
-        ]
-        return times(np.array(handled, float), 1)
+        return times(handled_loads(pairs, goal.limit), 1)
 
 
 def main() -> None:

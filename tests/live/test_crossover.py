@@ -387,5 +387,5 @@ def test_trials_of_a_paired_search_alternate_between_systems(
     assert [trial.mode for trial in found.rounds[-1]] == list(modes)
     assert all(trial.cpu_us for trial in found.trials)
     (ratio,) = ratios(found)
-    assert 1 <= ratio.ratio.n <= ratio.rounds == len(found.rounds)
+    assert 1 <= ratio.ratio.n <= len(found.rounds) <= ratio.search.begun_rounds
     assert ratio.other.handled_cps > 100

@@ -1,6 +1,6 @@
 """The ratios of the capacities of several systems, from the trials of a paired search."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from sipsched.analysis.crossover import effect
 from sipsched.analysis.intervals import Interval
 from sipsched.plan.crossover import Instance, compared, instance_of
 from sipsched.plan.modes import DEFAULT, split_name
-from sipsched.records.crossing import SearchRecord, overloads_all
+from sipsched.records.crossing import RoundTrial, SearchRecord, overloads_all
 
 PAIRED = "paired trials"
 """The method of the intervals of paired searches."""
@@ -43,16 +43,14 @@ class CapacityRatio:
     Attributes
     ----------
     ratio
-        Mean over the rounds that count, on the log scale. The intervals of all ratios of a search hold simultaneously.
-    rounds
-        Number of all rounds that were begun. `ratio.n` is the number of rounds that count.
+        Mean over the rounds that count, on the log scale; `n` is their number. The intervals of all ratios of a search
+        hold simultaneously.
     """
 
     search: SearchRecord
     reference: ComparedSystem
     other: ComparedSystem
     ratio: Interval
-    rounds: int
 
 
 def ratios(search: SearchRecord) -> list[CapacityRatio]:
@@ -64,17 +62,7 @@ def ratios(search: SearchRecord) -> list[CapacityRatio]:
         The record is damaged (see `SearchRecord.rounds`).
     """
     point, names = search.point, compared(search.point.mode)
-    rounds = search.rounds
-    limit = search.goal.limit if search.goal else np.nan
-    handled = np.array(
-        [
-            [trial.carried_cps for trial in trials]
-            if overloads_all(trials, limit)
-            else [np.nan] * len(names)
-            for trials in rounds
-        ],
-        float,
-    )
+    handled = handled_loads(search.rounds, search.goal.limit if search.goal else np.nan)
     systems = []
     for column, name in enumerate(names):
         base, other, rest = split_name(name)
@@ -83,15 +71,16 @@ def ratios(search: SearchRecord) -> list[CapacityRatio]:
         middle = float(np.median(known)) if known.size else np.nan
         systems.append(ComparedSystem("+".join((base, *rest)), instance, middle))
     return [
-        CapacityRatio(
-            search,
-            systems[0],
-            systems[column],
-            times(handled, column, len(names) - 1),
-            search.begun_rounds,
-        )
+        CapacityRatio(search, systems[0], systems[column], times(handled, column, len(names) - 1))
         for column in range(1, len(names))
     ]
+
+
+def handled_loads(rounds: Sequence[Sequence[RoundTrial]], limit: float) -> npt.NDArray[np.float64]:
+    """Return the loads that the systems handled, shape (round, system); NaN for rounds that do not count."""
+    handled = np.array([[trial.carried_cps for trial in trials] for trials in rounds], float)
+    handled[[not overloads_all(trials, limit) for trials in rounds]] = np.nan
+    return handled
 
 
 def times(handled: npt.NDArray[np.float64], other: int, tests: int = 1) -> Interval:
@@ -100,7 +89,7 @@ def times(handled: npt.NDArray[np.float64], other: int, tests: int = 1) -> Inter
     Parameters
     ----------
     handled
-        Handled loads, shape (round, system); NaN for rounds that do not count.
+        See `handled_loads`.
     other
         Column of the system.
     tests

@@ -155,20 +155,33 @@ def ready_for_trials(
     point: Point, config: Config, testbed: Testbed
 ) -> Iterator[tuple[Serving, Tuned]]:
     """Prepare a testbed's hosts for trials at a point. At the end of the block, restore the hosts."""
-    search = config.search
+    mode = find_mode(point.mode, load_modes())
+    with (
+        _servings(point, [(point, config)], testbed) as (serving,),
+        tuned(serving.hosts.sps, testbed, mode, point.cores, point.threads) as state,
+    ):
+        yield serving, state
+
+
+@contextmanager
+def _servings(
+    point: Point, systems: Sequence[tuple[Point, Config]], testbed: Testbed
+) -> Iterator[list[Serving]]:
+    """Open a testbed's hosts for a search at a point, and check that the hosts can serve each system of the search."""
+    search = systems[0][1].search
     # The files of a trial replace the files of the previous trial, so the disk needs room only for the files of the
     # largest trial.
     calls = round(search.highest_cps * search.trial_s)
-    mode = find_mode(point.mode, load_modes())
     with tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch:
         # The record of a search excludes the proxy's log, because the log mixes lines from trials at many loads.
         record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
         with open_hosts(testbed, f"a search at {point}") as hosts:
-            serving = Serving(hosts, point, config, record, search.limit_s + testbed.control_s)
-            serving.clear_hosts()
-            serving.check_hosts(calls)
-            with tuned(hosts.sps, testbed, mode, point.cores, point.threads) as state:
-                yield serving, state
+            limit_s = search.limit_s + testbed.control_s
+            servings = [Serving(hosts, *system, record, limit_s) for system in systems]
+            for serving in servings:
+                serving.clear_hosts()
+                serving.check_hosts(calls)
+            yield servings
 
 
 def _search(
@@ -254,30 +267,20 @@ def _alternate(
 def _pair(
     point: Point, goal: Capacity, config: Config, testbed: Testbed, guess_cps: float | None
 ) -> _Found:
-    search, labels, systems = config.search, dict[str, None](), _systems(point, config)
-    with (
-        tempfile.TemporaryDirectory(prefix="sipsched-search-") as scratch,
-        open_hosts(testbed, f"a search at {point}") as hosts,
-    ):
-        record = UnfinishedRecord.begin(Path(scratch), point.run(0, 0))
-        limit_s = search.limit_s + testbed.control_s
-        servings = [Serving(hosts, one.point, one.config, record, limit_s) for one in systems]
-        for serving in servings:
-            serving.clear_hosts()
-        for serving in servings:
-            serving.check_hosts(round(search.highest_cps * search.trial_s))
+    labels, systems = dict[str, None](), _systems(point, config)
 
-        def offer(serving: Serving, cps: int, duration_s: float, rep: int) -> Trial:
-            own = serving.point
-            mode = find_mode(own.mode, load_modes())
-            with tuned(hosts.sps, testbed, mode, own.cores, own.threads) as state:
-                labels[state.label] = None
-                return _offer(serving, state, config.validity, cps, duration_s, rep)
+    def offer(serving: Serving, cps: int, duration_s: float, rep: int) -> Trial:
+        own = serving.point
+        mode = find_mode(own.mode, load_modes())
+        with tuned(serving.hosts.sps, testbed, mode, own.cores, own.threads) as state:
+            labels[state.label] = None
+            return _offer(serving, state, config.validity, cps, duration_s, rep)
 
+    with _servings(point, [(one.point, one.config) for one in systems], testbed) as servings:
         offers = [partial(offer, serving) for serving in servings]
         bracket = _alternate(systems, offers, goal, guess_cps, patience(testbed).now)
         kernel = servings[0].describe().sps.kernel
-    return _Found(bracket, hosts.testbed.labels, ", ".join(labels), kernel)
+    return _Found(bracket, servings[0].hosts.testbed.labels, ", ".join(labels), kernel)
 
 
 def _pair_simulated(

@@ -74,7 +74,7 @@ def find_ratios(
     """
     rng = random.Random(seed)  # noqa: S311 - orders of trials are no secret
     began = now()
-    loads = [round(min(max(first_cps, search.lowest_cps), search.highest_cps))] * systems
+    loads = [_within(first_cps, search)] * systems
     rounds: list[list[Trial]] = []
     longest_s, begun, failures = 0.0, 0, [0] * systems
     while (start := now()) + longest_s < began + search.limit_s and not _precise(rounds, goal):
@@ -92,7 +92,7 @@ def find_ratios(
                         f"{MOST_FAILURES} trials failed, the last: {error}"
                     ) from error
                 # the load may have been too high for any call
-                loads[system] = max(search.lowest_cps, round(loads[system] / STEP))
+                loads[system] = _within(loads[system] / STEP, search)
                 continue
             failures[system] = 0
             loads[system] = _next_load(trials[system], goal.limit, search)
@@ -113,7 +113,12 @@ def find_ratios(
 def _next_load(trial: Trial, limit: float, search: Search) -> int:
     handled_cps = trial.carried_cps or 0.0
     load = handled_cps / (1 - AIM) if trial.pdr > limit else trial.cps * STEP
-    return round(min(max(load, search.lowest_cps), search.highest_cps))
+    return _within(load, search)
+
+
+def _within(cps: float, search: Search) -> int:
+    """Return the load of the search's range that is nearest to a load."""
+    return round(min(max(cps, search.lowest_cps), search.highest_cps))
 
 
 def _precise(rounds: Sequence[Sequence[Trial]], goal: Capacity) -> bool:

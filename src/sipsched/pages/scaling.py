@@ -158,11 +158,11 @@ def found_of(
 def heading(scaling: ScalingData) -> Heading:
     """Return the heading of the page: the origin of the numbers, the testbed and its kernel."""
     campaign = scaling.campaign
-    beds = [each.search.testbed for each in scaling.ratios]
-    bed = beds[0] if beds else None
     if campaign is None:
-        if bed is None:
+        beds = [each.search.testbed for each in scaling.ratios if each.search.testbed]
+        if not beds:
             return Heading("Nothing was measured.", "No testbed.", "")
+        bed = beds[0]
         return Heading(bed.fidelity, f"Testbed {bed.name} (kind: {bed.kind}).", bed.description)
     return Heading(
         fidelity=campaign.fidelity,
@@ -233,7 +233,7 @@ def capacity_ratios(scaling: ScalingData) -> Table | Words:
             _name(found.other),
             _name(found.reference),
             told(found.ratio, n=found.ratio.n),
-            f"{found.ratio.n} of {found.rounds}",
+            f"{found.ratio.n} of {found.search.begun_rounds}",
             _handled(found.other),
             _handled(found.reference),
         )

@@ -53,6 +53,14 @@ def panels_of(effects: Sequence[GuestEffect]) -> list[Panel]:
     return [Panel(*names, tuple(members)) for names, members in groups.items()]
 
 
+def _by_setting(effects: Sequence[GuestEffect]) -> dict[tuple[str, str], list[GuestEffect]]:
+    """Group the effects by setting and reference mode."""
+    settings: dict[tuple[str, str], list[GuestEffect]] = {}
+    for panel in panels_of(effects):
+        settings.setdefault((panel.setting, panel.reference), []).extend(panel.effects)
+    return settings
+
+
 def _beside(effect: GuestEffect) -> str:
     """Return which program ran beside the proxy as text."""
     if effect.shares_cores:
@@ -77,11 +85,11 @@ def answer(effects: Sequence[GuestEffect]) -> Answer:
     measured = [effect for effect in effects if effect.measured.known]
     if not measured:
         return Answer("There is no answer yet, because no valid run compares these modes.")
-    settings: dict[str, list[GuestEffect]] = {}
-    for panel in panels_of(measured):
-        name = f"{panel.setting} instead of {panel.reference}"
-        settings.setdefault(name, []).extend(panel.effects)
-    lines = [line for setting in settings.items() for line in _of_setting(*setting)]
+    lines = [
+        line
+        for names, members in _by_setting(measured).items()
+        for line in _of_setting(" instead of ".join(names), members)
+    ]
     by_chance = 0.05 * len(measured)
     lines.append(
         f"By chance alone, about {by_chance:.1f} of {plural(len(measured), 'comparison')} would show a change."
@@ -157,12 +165,11 @@ def figures(effects: Sequence[GuestEffect], loads: Sequence[ComparedLoad]) -> Se
 
     Sentences about all figures follow the last figure.
     """
-    settings: dict[tuple[str, str], list[GuestEffect]] = {}
-    for panel in panels_of(effects):
-        settings.setdefault((panel.setting, panel.reference), []).extend(panel.effects)
     # The figures have the same x axis, so that a reader can compare the figures.
     ends = _reach(effects)
-    parts = [_figure(*names, members, ends, loads) for names, members in settings.items()]
+    parts = [
+        _figure(*names, members, ends, loads) for names, members in _by_setting(effects).items()
+    ]
     return Several((*parts, words(effects)))
 
 

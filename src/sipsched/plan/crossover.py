@@ -281,9 +281,10 @@ def check_instances(
     Raises
     ------
     StableError
-        A SUT is not defined, or has another program, transport or number of connections than the reference. Or the
-        deployment of a SUT is in `REFUSED`. Or the reference overrides a key of its instance. Or an instance overrides
-        its receive buffer over TCP, or by the size that its SUT already has.
+        A SUT is not defined. Or the reference overrides a key of its instance. Or an instance overrides its receive
+        buffer over TCP, or by the size that its SUT already has. Within a run: a SUT has another program, transport or
+        number of connections than the reference, or its deployment is in `REFUSED`. In a search: a SUT uses TCP or a
+        front end.
     """
     names = compared(mode)
     what = f"{where}: '{mode}'"
@@ -303,25 +304,11 @@ def check_instances(
                 f"{what}: '{other.sut}' is not defined under suts ({', '.join(sorted(suts))})"
             )
         second = suts[other.sut] if other.sut else sut
-        if not within_run:
+        if within_run:
+            _check_within_run(sut, second, what)
+        else:
             _check_searched(second, what)
-        for one in (sut, second) if within_run else ():
-            if one.deployment in REFUSED:
-                raise StableError(
-                    f"{what}: {one.name} has deployment {one.deployment}, and {REFUSED[one.deployment]}; measure "
-                    f"{one.name} in separate runs"
-                )
-        if within_run and _connects(second) != _connects(sut):
-            raise StableError(
-                f"{what}: {sut.name} and {second.name} differ in transport or connections, and the generator uses "
-                "the same for all instances; measure them in separate runs"
-            )
-        if within_run and second.proxy != sut.proxy:
-            raise StableError(
-                f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
-                "workers of one program, so measure two programs in separate runs"
-            )
-        if other.receive_buffer_bytes and second.over_tcp:
+        if other.receive_buffer_bytes and sut.over_tcp:
             raise StableError(
                 f"{what}: {second.name} is TCP, and receive_buffer_bytes in a mode sets the buffer of a UDP socket; "
                 "define a second SUT with another receive_buffer_bytes, and compare it with +sut=NAME"
@@ -331,6 +318,26 @@ def check_instances(
                 f"{what}: {second.name} already has a receive buffer of {second.receive_buffer_bytes} bytes; "
                 "choose another size"
             )
+
+
+def _check_within_run(sut: Sut, second: Sut, what: str) -> None:
+    """Raise an error if a run cannot compare instances of two SUTs."""
+    for one in (sut, second):
+        if one.deployment in REFUSED:
+            raise StableError(
+                f"{what}: {one.name} has deployment {one.deployment}, and {REFUSED[one.deployment]}; measure "
+                f"{one.name} in separate runs"
+            )
+    if (second.transport, second.connections) != (sut.transport, sut.connections):
+        raise StableError(
+            f"{what}: {sut.name} and {second.name} differ in transport or connections, and the generator uses "
+            "the same for all instances; measure them in separate runs"
+        )
+    if second.proxy != sut.proxy:
+        raise StableError(
+            f"{what}: {sut.name} runs {sut.proxy}, {second.name} runs {second.proxy}; the probe finds the "
+            "workers of one program, so measure two programs in separate runs"
+        )
 
 
 def _check_searched(sut: Sut, what: str) -> None:
@@ -345,10 +352,6 @@ def _check_searched(sut: Sut, what: str) -> None:
             f"{what}: {sut.name} has no comparable load, because {reason}; search its capacity in a study with single "
             "modes"
         )
-
-
-def _connects(sut: Sut) -> tuple[object, object]:
-    return sut.transport, sut.connections
 
 
 def check(names: Iterable[str], declared: Mapping[str, Any]) -> None:

@@ -123,12 +123,14 @@ class SearchRecord:
         Raises
         ------
         StableError
-            A round lacks the trial of a mode, or a trial lacks the load that the proxy handled.
+            There is no round, or a round lacks the trial of a mode, or a trial lacks the load that the proxy handled.
         """
         names = compared(self.point.mode)
         by_round: dict[int | None, dict[str | None, TrialRecord]] = {}
         for trial in self.trials:
             by_round.setdefault(trial.round, {})[trial.mode] = trial
+        if not by_round:
+            raise StableError(f"{self.point.crossing_path}: the record has no trial; {REMEDY}")
         for number, trials in by_round.items():
             if set(trials) != set(names) or any(t.carried_cps is None for t in trials.values()):
                 raise StableError(
@@ -192,15 +194,14 @@ def read_crossing(path: Path) -> SearchRecord:
     sealed = read_sealed(path, SCHEMA_VERSION, REMEDY)
     search = as_part(SearchRecord, sealed, str(path), REMEDY)
     lower, upper = search.lower_cps, search.upper_cps
+    if search.is_paired:
+        search.rounds  # noqa: B018 - raises an error for damaged rounds
     if lower is None or upper is None:
         if search.goal is None or lower == upper:
             raise StableError(
                 f"{path}: lower_cps ({lower}) and upper_cps ({upper}) must be loads; {REMEDY}"
             )
-    elif search.is_paired:
-        # The property checks that the trials form rounds.
-        assert search.rounds
-    elif lower >= upper:
+    elif lower >= upper and not search.is_paired:
         raise StableError(f"{path}: lower_cps ({lower}) must be less than upper_cps ({upper})")
     return replace(
         search,
@@ -210,12 +211,19 @@ def read_crossing(path: Path) -> SearchRecord:
     )
 
 
-class _Dropping(Protocol):
+class RoundTrial(Protocol):
+    """A trial of a paired search, during the search or in a record."""
+
     @property
-    def pdr(self) -> float: ...
+    def pdr(self) -> float:
+        """Packet drop rate from 0 to 1."""
+
+    @property
+    def carried_cps(self) -> float | None:
+        """Load in calls per second that the proxy handled."""
 
 
-def overloads_all(trials: Sequence[_Dropping], limit: float) -> bool:
+def overloads_all(trials: Sequence[RoundTrial], limit: float) -> bool:
     """Return True if every trial of a round overloaded its system slightly, so that it shows the system's capacity."""
     return all(limit < trial.pdr < OVERLOADED_MOST for trial in trials)
 

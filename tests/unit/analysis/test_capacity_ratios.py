@@ -28,7 +28,7 @@ def test_ratios_are_paired_within_rounds() -> None:
     for found, truth in ((second, 1.2), (third, 0.8)):
         assert found.ratio.low < truth < found.ratio.high
         assert found.ratio.high / found.ratio.low < 1.05
-        assert (found.ratio.n, found.rounds) == (20, 20)
+        assert (found.ratio.n, found.search.begun_rounds) == (20, 20)
         assert found.reference.instance.cores == 1
     assert (second.other.instance.cores, second.other.mode) == (2, "default")
     assert (third.other.instance.sut, third.other.mode) == ("other", "fifo")
@@ -37,7 +37,7 @@ def test_ratios_are_paired_within_rounds() -> None:
 
 def test_only_rounds_that_overload_every_system_count() -> None:
     second, _ = ratios(paired(pdr={3: 0.005, 4: 0.6, 5: 0.01}))
-    assert (second.ratio.n, second.rounds) == (17, 20)
+    assert (second.ratio.n, second.search.begun_rounds) == (17, 20)
     none, _ = ratios(paired(rounds=2, pdr={1: 0.0, 2: 0.0}))
     assert np.isnan(none.ratio.estimate) and np.isnan(none.other.handled_cps)
 
