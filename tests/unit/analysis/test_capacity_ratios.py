@@ -67,3 +67,11 @@ def test_trials_that_form_no_rounds_are_damage(tmp_path: Path, change: dict[str,
     path.write_text(synthetic.sealed(document))
     with pytest.raises(StableError, match=r"round \d+ lacks the trial of a mode, or the load"):
         read_crossing(path)
+
+
+def test_a_record_without_trials_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "capacity.json"
+    document = synthetic.search_document(paired()) | {"trials": []}
+    path.write_text(synthetic.sealed(document))
+    with pytest.raises(StableError, match="the record has no trial"):
+        read_crossing(path)
