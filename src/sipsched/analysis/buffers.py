@@ -1,16 +1,21 @@
-"""The longest message burst that a receive buffer can hold at a load, and the wait of the burst's last message.
+"""The longest message burst that a receive buffer can hold, the wait of the burst's last message, and the capacity.
 
 The messages of a message burst arrive at once, or while no worker runs. An empty buffer holds all messages of the
 burst if the sum of their truesizes fits into SO_RCVBUF. The last message of the burst waits until the workers have
 processed all other messages of the burst.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sipsched.analysis.advice import ComparedLoad
+import numpy as np
+
+from sipsched.analysis.advice import ComparedLoad, arms_of
+from sipsched.analysis.crossing_load import CrossingLoad, crossing
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MESSAGES_PER_CALL
 from sipsched.plan.modes import split_name
+from sipsched.records.windows import by_arm
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,31 @@ def buffers_at(load: ComparedLoad) -> tuple[BufferAtLoad, ...]:
         return ()
     buffers = [_buffer_at(load, mode) for mode in (load.place.reference, *load.modes)]
     return tuple(sorted(filter(None, buffers), key=lambda buffer: buffer.receive_buffer_bytes))
+
+
+def capacity_with_buffer(loads: Sequence[ComparedLoad], mode: str) -> CrossingLoad:
+    """Return the load at which a proxy with the mode's receive buffer drops 1 % of the messages in a typical run.
+
+    The drop rate of a run is the mean over the valid windows of the mode.
+
+    Parameters
+    ----------
+    loads
+        The loads at which the buffers were compared. The runs at a load may compare different buffers.
+    """
+    rates = [
+        [
+            float(np.nanmean(windows))
+            for run in load.runs
+            if mode in arms_of(run)
+            and not np.isnan(windows := by_arm(run, "pdr")[:, arms_of(run).index(mode)]).all()
+        ]
+        for load in loads
+    ]
+    table = np.full((len(loads), max(map(len, rates), default=0)), np.nan)
+    for row, of_load in zip(table, rates, strict=True):
+        row[: len(of_load)] = of_load
+    return crossing([load.cps for load in loads], table)
 
 
 def _buffer_at(load: ComparedLoad, mode: str) -> BufferAtLoad | None:

@@ -8,7 +8,7 @@ import xarray as xr
 from synthetic import Run
 
 from sipsched.analysis import advice
-from sipsched.analysis.buffers import buffers_at
+from sipsched.analysis.buffers import buffers_at, capacity_with_buffer
 
 SMALL = "default+receive_buffer_bytes=65536"
 LARGE = "default+receive_buffer_bytes=4194304"
@@ -76,3 +76,24 @@ def test_modes_without_buffers_are_no_comparison_of_buffers() -> None:
 
 def test_the_reference_is_named_by_its_buffer() -> None:
     assert load_of([*SIZES]).label("default") == "256\u00a0KiB buffer"
+
+
+def test_the_capacity_with_a_buffer_lies_between_the_loads_around_one_percent() -> None:
+    drops = {1000: 0.001, 1100: 0.004, 1200: 0.04}
+    runs = [
+        synthetic.windows(
+            Run(mode=f"default,{SMALL}", cps=cps, rep=rep),
+            {"default": {}, SMALL: {"pdr": pdr}},
+            spread=0.0,
+        )
+        for cps, pdr in drops.items()
+        for rep in (1, 2, 3)
+    ]
+    loads = advice.loads_of(runs)
+    assert [load.cps for load in loads] == [*drops]
+    small = capacity_with_buffer(loads, SMALL)
+    # log(0.01 / 0.004) / log(0.04 / 0.004) of the distance from 1100 to 1200
+    assert small.interval.estimate == pytest.approx(1139.8, abs=0.1)
+    assert small.interval.n == 9
+    own = capacity_with_buffer(loads, "default")
+    assert (own.bracketed, own.highest_cps) == (False, 1200)

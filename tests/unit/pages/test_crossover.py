@@ -711,9 +711,25 @@ def test_compared_buffers_have_their_burst_and_their_wait() -> None:
     first = page_text.text(sentences)
     assert "a buffer of 64\u00a0KiB" in first
     assert "17\u00a0ms" in first
+    assert "at this load" not in first
     assert [str(row[1]) for row in table.rows] == [loads[0].label(small), loads[0].label("default")]
     _, without = of(made("default,fifo", {"fifo": FIFO}))
     assert not buffers.page(without).parts
+
+
+def test_compared_buffers_have_their_capacity() -> None:
+    small = "default+receive_buffer_bytes=65536"
+    sizes = {"receive_buffers": json.dumps([524_288, 131_072]), "truesize": 1280.0}
+    drops = {1000: 0.002, 1200: 0.05}
+    runs = [
+        made(f"default,{small}", {small: {"pdr": pdr}}, cps=cps, spread=0.0, **sizes)
+        for cps, pdr in drops.items()
+    ]
+    _, found = of(*runs)
+    sentences = page_text.text(buffers.page(found).parts[0])
+    # log(0.01 / 0.002) / log(0.05 / 0.002) of the distance from 1000 to 1200
+    assert "With a buffer of 64\u00a0KiB, the proxy drops 1 % of the messages at this load: 1\u202f100" in sentences
+    assert "With a buffer of 256\u00a0KiB, the proxy drops 1 % of the messages at this load: above" in sentences
 
 
 def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:

@@ -1,9 +1,11 @@
-"""Comparison of socket receive buffers: the message burst that a buffer holds, the longest wait, and the drops."""
+"""Comparison of receive buffers: the message burst that a buffer holds, the longest wait, drops, and the capacity."""
 
 from collections.abc import Sequence
 
 from sipsched.analysis.advice import Advice, ComparedLoad
-from sipsched.analysis.buffers import BufferAtLoad, buffers_at
+from sipsched.analysis.buffers import BufferAtLoad, buffers_at, capacity_with_buffer
+from sipsched.analysis.crossing_load import PDR_LIMIT
+from sipsched.pages.crossings import crossing_words
 from sipsched.pages.crossover.wording import by_proxy, identity, loads_name, short_load
 from sipsched.pages.numbers import in_us, told
 from sipsched.pages.parts import Cell, Part, Several, Table, Words
@@ -21,13 +23,8 @@ def _parts(advice: Advice) -> tuple[Part, ...]:
     if not compared:
         return ()
     return (
-        Words(
-            tuple(
-                dict.fromkeys(
-                    _answer(load, buffer) for load, buffers in compared for buffer in buffers
-                )
-            )
-        ),
+        # The table has all loads. The sentences name only the lowest load, so that they remain few.
+        Words((*(_answer(compared[0][0], buffer) for buffer in compared[0][1]), *_capacities(compared))),
         _table(advice, compared),
     )
 
@@ -38,6 +35,19 @@ def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
         f"At {loads_name([load])}, a buffer of {binary_size(buffer.receive_buffer_bytes // 2)} holds a message burst "
         f"of {_ms(buffer.burst_ms)} without a drop. The last message of this burst waits {_ms(buffer.wait_ms)}."
     )
+
+
+def _capacities(compared: Sequence[tuple[ComparedLoad, Sequence[BufferAtLoad]]]) -> list[str]:
+    """Return a sentence per buffer about the load at which drops begin; empty if the buffers have only one load."""
+    loads = [load for load, _ in compared]
+    if len(loads) < 2:
+        return []
+    limit = f"{100 * PDR_LIMIT:g} %"
+    return [
+        f"With a buffer of {binary_size(buffer.receive_buffer_bytes // 2)}, the proxy drops {limit} of the messages at "
+        f"this load: {crossing_words(capacity_with_buffer(loads, buffer.mode))} runs."
+        for buffer in compared[0][1]
+    ]
 
 
 def _table(
