@@ -5,7 +5,8 @@
 
 /*
  * Values of `kind` for backlog entries that are not datagrams. A STALL entry is a stall of `since` ns. When a softirq
- * has delivered its datagram, its entry becomes a WAKE entry, which lasts while the softirq wakes workers.
+ * has delivered its datagram, its entry becomes a WAKE entry, which lasts while the softirq takes the socket's lock and
+ * wakes workers.
  */
 #define STALL TRACE_KIND_OTHER
 #define WAKE  KINDS
@@ -183,18 +184,21 @@ void cpu_spent(const struct sim *sim, const struct cpu *cpu, uint64_t spent[SPEN
 	}
 }
 
-/* End the first entry of the backlog, a softirq or a stall. A softirq delivers its datagram, and then wakes workers. */
+/*
+ * End the first entry of the backlog, a softirq or a stall. A softirq delivers its datagram, and then spends time on the
+ * socket's lock and on waking workers.
+ */
 static void end(struct sim *sim, struct cpu *cpu)
 {
 	struct timer *first = fifo_at(&cpu->backlog, 0);
-	uint32_t woken = 0;
+	uint64_t more_ns = 0;
 
 	cpu_advance(sim, cpu);
 	if (first->kind != STALL && first->kind != WAKE)
-		woken = socket_deliver(sim, cpu, first);
+		more_ns = socket_deliver(sim, cpu, first);
 	first->kind = WAKE;
-	if (woken && sim->model.wake_ns) {
-		begin(sim, cpu, woken * sim->model.wake_ns, SPENT_RECEIVE);
+	if (more_ns) {
+		begin(sim, cpu, more_ns, SPENT_RECEIVE);
 		return;
 	}
 	fifo_pop(&cpu->backlog);

@@ -68,6 +68,8 @@ static const struct entry ENTRIES[] = {
 	ONE_OF(queue_rule, "until_over within "),
 	YES_NO(deferred_release),
 	YES_NO(wake_all),
+	NS(socket_lock_ns),
+	NS(transfer_ns),
 	BETWEEN(sockets, COUNT, 1, WORKERS_MAX),
 	ONE_OF(choice, "call connection holder "),
 	NS(dispatch_ns),

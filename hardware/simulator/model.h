@@ -69,6 +69,9 @@ struct model {
 	uint64_t receive_buffer_bytes, truesize[KINDS];
 	enum queue_rule queue_rule;
 	bool deferred_release, wake_all;
+	uint64_t socket_lock_ns; /* time for which a receiving worker, or the softirq, holds the lock of the queue */
+	/* additional time per message if a worker on another CPU received the socket's previous message */
+	uint64_t transfer_ns;
 	/*
 	 * members that describe the deployment: several sockets share the port, each with its own workers; `choice` is the
 	 * rule that chooses a message's socket: by Call-ID, by connection, or by the worker that holds the connection

@@ -168,6 +168,8 @@ struct socket {
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
 	uint64_t chosen; /* number of messages for which this socket was chosen */
+	uint64_t locked_until;  /* time when the last worker or softirq that asked for the lock releases it */
+	const struct cpu *user; /* CPU of the last worker that received from the socket; NULL: none yet */
 };
 
 /* A TCP connection. Connection 0 belongs to the UAS. */
@@ -287,8 +289,11 @@ uint64_t cpu_task_clock(const struct sim *sim, const struct cpu *cpu);
 /* Functions of socket.c follow. */
 bool sockets_init(struct sim *sim);
 void sockets_free(struct sim *sim);
-/* Pass an arrived message to the fronts or to a socket. Return the number of woken workers. */
-uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
+/*
+ * Pass an arrived message to the fronts or to a socket. Return the time that the softirq then needs for the socket's
+ * lock and for waking workers.
+ */
+uint64_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message);
 /* Pass a front's message on to the workers. */
 void socket_forward(struct sim *sim, struct cpu *cpu, const struct timer *message);
 /* End the connection of a call, if the call has its own connection. */

@@ -78,10 +78,27 @@ static struct worker *next_waiter(struct socket *s)
 	return w;
 }
 
-/* Queue a message at a socket. `queued.at` is the time when the message reached the socket or its TCP connection. */
-static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
+/*
+ * Take the lock of a socket's queue for socket_lock_ns, after all workers and softirqs that asked for the lock earlier
+ * (a queued spinlock). Return the time until the lock is released again.
+ * ASSUME that nothing interrupts a worker or softirq while it waits for the lock or holds the lock, because the kernel
+ * then allows neither preemption nor softirqs (spin_lock_bh()).
+ */
+static uint64_t take_lock(struct sim *sim, struct socket *s)
 {
-	uint64_t size = sim->model.truesize[queued.kind];
+	uint64_t from = s->locked_until > sim->now ? s->locked_until : sim->now;
+
+	s->locked_until = from + sim->model.socket_lock_ns;
+	return s->locked_until - sim->now;
+}
+
+/*
+ * Queue a message at a socket. `queued.at` is the time when the message reached the socket or its TCP connection. Return
+ * the time that a softirq then needs for the socket's lock and for waking workers.
+ */
+static uint64_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, struct timer queued)
+{
+	uint64_t size = sim->model.truesize[queued.kind], locked_ns;
 	uint32_t woken;
 
 	s->chosen++;
@@ -95,6 +112,7 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	queued.rmem = (uint32_t)s->charged;
 	if (!fifo_push(&s->queue, queued))
 		sim->failure = "not enough memory";
+	locked_ns = take_lock(sim, s);
 	/*
 	 * Wake the exclusive waiter that has waited longest, as the kernel's sock_def_readable() in net/core/sock.c
 	 * does. With OpenSIPS's level-triggered epoll, wake every waiter (kernel/sched/wait.c: __wake_up_common()).
@@ -102,7 +120,7 @@ static uint32_t enqueue(struct sim *sim, struct socket *s, struct cpu *cpu, stru
 	woken = sim->model.wake_all ? s->n_waiters : s->n_waiters > 0;
 	for (uint32_t n = woken; n; n--)
 		wake(sim, next_waiter(s), cpu);
-	return woken;
+	return locked_ns + woken * sim->model.wake_ns;
 }
 
 /* Return the number of the UAC's connection that carries the messages of a call. */
@@ -136,7 +154,7 @@ static struct connection *stream(const struct sim *sim, const struct timer *mess
 /*
  * Pass a message to the worker that holds the message's connection. The front reads connections that no worker holds.
  */
-static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
+static uint64_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct connection *c = stream(sim, message);
 
@@ -150,7 +168,7 @@ static uint32_t deliver_stream(struct sim *sim, struct cpu *cpu, const struct ti
 	return c->unread.length == 1 ? enqueue(sim, front_socket(sim), cpu, *message) : 0;
 }
 
-uint32_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
+uint64_t socket_deliver(struct sim *sim, struct cpu *cpu, const struct timer *message)
 {
 	struct timer come = *message;
 	struct socket *s = sim->sockets;
@@ -206,9 +224,15 @@ void socket_close(struct sim *sim, uint32_t call)
 bool socket_take(struct sim *sim, struct worker *w)
 {
 	struct socket *s = w->socket;
+	const struct cpu *cpu = &sim->cpus[w->cpu];
 
 	if (!s->queue.length)
 		return false;
+	w->left_ns = take_lock(sim, s);
+	w->spun_ns += w->left_ns - sim->model.socket_lock_ns;
+	if (s->user && s->user != cpu)
+		w->cold_ns += sim->model.transfer_ns;
+	s->user = cpu;
 	/*
 	 * Move the queue to the reader's side when the reader's side is empty (kernel: __skb_recv_udp() in
 	 * net/ipv4/udp.c). While the reader's side is not empty, udp_rmem_release() releases memory in quarters of the

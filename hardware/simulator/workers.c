@@ -74,6 +74,7 @@ uint64_t service_time(struct sim *sim, const struct timer *message)
 	return (uint64_t)(drawn * mean_ns + 0.5);
 }
 
+/* Begin to serve a message. `left_ns` already contains the time for the socket's lock. */
 static void take(struct sim *sim, struct worker *w)
 {
 	uint64_t service_ns;
@@ -82,7 +83,7 @@ static void take(struct sim *sim, struct worker *w)
 	w->looked = true;
 	if (is_front(sim, w)) {
 		w->phase = PHASE_FORWARD;
-		w->left_ns = sim->model.front_ns + w->cold_ns;
+		w->left_ns += sim->model.front_ns + w->cold_ns;
 		w->cold_ns = 0;
 		return;
 	}
@@ -99,7 +100,7 @@ static void take(struct sim *sim, struct worker *w)
 		.rmem = w->message.rmem,
 	};
 	w->phase = PHASE_COPY;
-	w->left_ns = sim->model.copy_ns + sim->model.stream_ns;
+	w->left_ns += sim->model.copy_ns + sim->model.stream_ns;
 }
 
 static void spin(struct sim *sim, struct worker *w)

@@ -158,6 +158,20 @@ class ModelParameters:
     lock_share: Annotated[
         Fraction, Meta(description="Share of the service time that needs the shared lock.")
     ]
+    socket_lock_ns: Annotated[
+        Whole,
+        Meta(
+            description="Time for which a worker that receives a datagram, or the softirq, holds the lock of the "
+            "socket's queue. Other CPUs spin meanwhile."
+        ),
+    ]
+    transfer_ns: Annotated[
+        Whole,
+        Meta(
+            description="Additional time per message if a worker on another CPU received the socket's previous "
+            "message, because the cache lines of the socket and of the shared memory are on that CPU."
+        ),
+    ]
     spin_ns: Annotated[Whole, Meta(description="Time of spinning before sched_yield().")]
     yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
     burst_every_ns: Annotated[

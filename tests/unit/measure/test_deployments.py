@@ -15,10 +15,14 @@ EACH: ModelNumbers = {"cores": N, "workers": N, "sockets": N}
 PASSING: ModelNumbers = {"choice": "holder", "fronts": 1, "streams": True, "keep_ns": 5 * 10**9}
 DEPLOYMENTS: dict[str, ModelNumbers] = {
     "sockets": {"sockets": 8, "dispatch_ns": 800},
-    "two workers a socket": {"sockets": 4, "instances": 2},
+    "two workers a socket": {"sockets": 4, "instances": 2, "socket_lock_ns": 3_000},
     "partitioned": {"sockets": 8, "instances": 8, "dispatch_ns": 800},
     "front": {"sockets": 8, "instances": 8, "fronts": 1, "front_ns": 8_000},
     "several fronts": {"sockets": 8, "instances": 8, "fronts": 3, "front_ns": 30_000},
+    "fronts, socket lock": {
+        **{"sockets": 4, "fronts": 3, "front_ns": 30_000},
+        **{"socket_lock_ns": 3_000, "transfer_ns": 8_000},
+    },
     "sockets, herd": {"sockets": 2, "wake_all": True},
     "tcp": {**PASSING, "sockets": 8, "connections": 5, "front_ns": 30_000},
     "tcp, a connection a call": {**PASSING, "sockets": 8, "front_ns": 30_000},
@@ -70,6 +74,49 @@ def test_instances_with_one_worker_do_not_wait_for_locks(tmp_path: Path) -> None
     ]
     assert spun[0] > 0
     assert spun[1] == 0
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_the_lock_of_a_socket_limits_the_throughput(cores: int, tmp_path: Path) -> None:
+    """Offer all messages at once. On any number of cores, softirq and worker each hold the lock once per message."""
+    calls, lock_ns = 2_000, 3_000
+    changes = {
+        **{"cores": cores, "workers": cores, "calls": calls, "rate_cps": 1e9},
+        **{"constant_arrivals": True, "service_ns": [0.0] * 7, "socket_lock_ns": lock_ns},
+    }
+    report, records = trace({**SERVER, **changes}, tmp_path)
+    assert records["t_dep"].max() - records["t_arr"].min() == 2 * calls * lock_ns
+    spun_ns = sum(worker.spun_ns for worker in report.workers)
+    assert spun_ns > 0
+    assert sum(worker.ran_ns for worker in report.workers) == calls * lock_ns + spun_ns
+
+
+ALTERNATING: ModelNumbers = SERVER | {
+    **{"calls": 6, "constant_arrivals": True, "service_law": "constant"},
+    **{"cores": 2, "workers": 2, "placement": False},
+}
+"""Parameters with a message per ms, which wakes the worker on CPU 0 and the worker on CPU 1 in turn."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "transfer_ns"), [({}, 30_000), ({"cores": 1}, 0), ({"sockets": 2}, 0)]
+)
+def test_a_socket_that_changes_its_core_prolongs_the_service(
+    changes: ModelNumbers, transfer_ns: int, tmp_path: Path
+) -> None:
+    _, records = trace({**ALTERNATING, "transfer_ns": 30_000, **changes}, tmp_path)
+    served_ns = (records["t_sip_out"] - records["t_sip_in"])[np.argsort(records["t_arr"])]
+    assert served_ns.tolist() == [SERVICE_NS, *[SERVICE_NS + transfer_ns] * 5]
+
+
+def test_a_worker_on_another_core_waits_for_the_lock_of_the_softirq(tmp_path: Path) -> None:
+    """Let CPU 0 receive. A worker on CPU 0 runs after the softirq, and a worker on CPU 1 runs at the same time."""
+    changes = {"receive_cpus": 1, "receive_ns": 7_000, "socket_lock_ns": 3_000}
+    report, records = trace({**ALTERNATING, **changes}, tmp_path)
+    received_ns = (records["t_sip_in"] - records["t_sockq"])[np.argsort(records["t_arr"])]
+    assert received_ns.tolist() == [3_000, 6_000] * 3
+    assert [worker.spun_ns for worker in report.workers] == [0, 3 * 3_000]
+    assert [cpu.receive for cpu in report.cpus] == [6 * (7_000 + 3_000), 0]
 
 
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])

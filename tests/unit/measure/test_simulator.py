@@ -133,6 +133,7 @@ VARIANTS: dict[str, ModelNumbers] = {
         "burst_ns": 300_000,
     },
     "logger": {"rules": "cfs", "logger_ns": 10_000, "logger_queue": 2},
+    "socket lock": {"socket_lock_ns": 3_000, "transfer_ns": 8_000},
 }
 
 
