@@ -69,7 +69,8 @@ struct model {
 	uint64_t receive_buffer_bytes, truesize[KINDS];
 	enum queue_rule queue_rule;
 	bool deferred_release, wake_all;
-	uint64_t socket_lock_ns; /* time for which a receiving worker, or the softirq, holds the lock of the queue */
+	/* time for which the softirq, or a receiving worker, holds the lock of the queue */
+	uint64_t socket_lock_ns;
 	/* additional time per message if a worker on another CPU received the socket's previous message */
 	uint64_t transfer_ns;
 	/*

@@ -167,7 +167,7 @@ struct socket {
 	uint64_t buffer_bytes; /* limit of `charged` */
 	struct worker **waiters;
 	uint32_t room, first_waiter, n_waiters;
-	uint64_t chosen; /* number of messages for which this socket was chosen */
+	uint64_t chosen;        /* number of messages for which this socket was chosen */
 	uint64_t locked_until;  /* time when the last worker or softirq that asked for the lock releases it */
 	const struct cpu *user; /* CPU of the last worker that received from the socket; NULL: none yet */
 };
