@@ -401,6 +401,7 @@ def _wanted(testbed: Testbed, specs: Sequence[HostSpec], config: Config) -> Want
         "sps": ("probe/sipprobe", "scheduler/taskslice", "scheduler/switcher"),
         "uac": ("generator/sipload",),
         "uas": ("generator/sipload",),
+        "front": ("dispatcher/sipdispatch",),
     }
     calls = round(config.search.highest_cps * config.load.duration_s)
     limits = config.validity["steal_share"]

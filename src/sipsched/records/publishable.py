@@ -51,11 +51,12 @@ ERRORS = (KILLED, STOPPED)
 NOT_TOLD = "an error that failure.txt of the attempt describes"
 
 
-def publishable_hosts(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the facts about a run's hosts that may be published."""
+def publishable_hosts(hosts: Mapping[str, Mapping[str, Any] | None]) -> dict[str, dict[str, Any]]:
+    """Return the facts about a run's hosts that may be published. A value is None if the run lacks the host."""
     return {
         role: {name: _harmless(name, facts[name]) for name in FACTS if name in facts}
         for role, facts in hosts.items()
+        if facts
     }
 
 
@@ -81,7 +82,7 @@ def publishable_error(text: str) -> str:
     """Return the kind of a failed attempt's error, without names and paths. For an empty text, return an empty text."""
     if not text or text in ERRORS:
         return text
-    for role in ("uac", "sps", "uas"):
+    for role in ("uac", "sps", "uas", "front"):
         if text.startswith(f"host {role} ") and UNREACHABLE in text:
             return f"host {role} {UNREACHABLE}"
     return DISK_FULL if DISK_FULL in text else NOT_TOLD

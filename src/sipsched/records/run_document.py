@@ -59,11 +59,12 @@ class HostReport:
 
 @dataclass(frozen=True)
 class HostReports:
-    """The reports about the three hosts of a run."""
+    """The reports about the hosts of a run. `front` is None if the testbed has no host for a front end."""
 
     uac: HostReport
     sps: HostReport
     uas: HostReport
+    front: HostReport | None = None
 
 
 @dataclass(frozen=True)

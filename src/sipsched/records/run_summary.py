@@ -232,11 +232,12 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Counters:
-    """The content of `counters.json`: the counter files of the three hosts before and after the load."""
+    """The content of `counters.json`: the counter files of the hosts before and after the load."""
 
     sps: _Texts
     uac: _Texts | None = None
     uas: _Texts | None = None
+    front: _Texts | None = None
 
 
 def _read_counters(record: Path) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from sipsched.testbed.topology import divide, read_cores
 from sipsched.words import plural
 
 LOCK_WAIT_S = 600.0
-ROLES = ("uac", "sps", "uas")
+ROLES = ("uac", "sps", "uas", "front")
+"""Roles of the hosts. Only some testbeds have the last host, on which the front end of a proxy can run."""
 NEEDED = {
     "local": ("workdir", "hosts"),
     "ssh": ("workdir", "hosts"),
@@ -375,8 +376,12 @@ class DeclaredTestbed:
         SimulatedMachine | None, Meta(description="The machine, for the kind simulated.")
     ] = None
     hosts: Annotated[
-        Mapping[Literal["uac", "sps", "uas"], Mapping[str, Any]] | None,
-        Meta(min_length=3, description="The three hosts: uac, sps and uas."),
+        Mapping[Literal["uac", "sps", "uas", "front"], Mapping[str, Any]] | None,
+        Meta(
+            min_length=3,
+            description="The hosts uac, sps and uas. The kinds local and ssh can also have front, a host for the front "
+            "end of a proxy.",
+        ),
     ] = None
     tuning: Annotated[
         Tuning | None, Meta(description="The settings that a run may change on the SPS.")
@@ -391,7 +396,7 @@ class DeclaredTestbed:
 
 @dataclass(frozen=True)
 class Testbed:
-    """A testbed: three hosts (UAC, proxy, UAS) for measurements, with settings and a description for figures."""
+    """A testbed: hosts (UAC, proxy, UAS) for measurements, with settings and a description for figures."""
 
     name: str
     kind: str
@@ -416,6 +421,8 @@ class Testbed:
     """The simulated machine of a testbed of kind `simulated`; None for other kinds."""
     competitors: tuple[DeclaredCompetitor, ...] = ()
     """Programs that compete with the proxy for CPU time during each measurement."""
+    front: HostSpec | None = None
+    """A host of its own for the front end of a proxy; None if the testbed has no such host."""
 
     @property
     def control_s(self) -> float:
@@ -432,9 +439,9 @@ class Testbed:
         return self.kind in ("local", "vm", "virtual")
 
     @property
-    def hosts(self) -> tuple[HostSpec, HostSpec, HostSpec]:
-        """The hosts in the order in which a request passes them: UAC, proxy (SPS), UAS."""
-        return (self.uac, self.sps, self.uas)
+    def hosts(self) -> tuple[HostSpec, ...]:
+        """The hosts in the order of `ROLES`: UAC, proxy (SPS), UAS, and the host of the front end if it exists."""
+        return (self.uac, self.sps, self.uas, *([self.front] if self.front else []))
 
     @property
     def description(self) -> str:
@@ -452,8 +459,9 @@ class Testbed:
 
     @property
     def _setting(self) -> str:
+        number = "Four" if self.front else "Three"
         if self.kind == "local":
-            return "Three network namespaces on one machine, joined by veth"
+            return f"{number} network namespaces on one machine, joined by veth"
         if self.guest is not None:
             return (
                 f"SPS in a QEMU guest ({self.guest}), UAC and UAS in network namespaces outside it"
@@ -463,7 +471,7 @@ class Testbed:
                 f"SPS, UAC and UAS in network namespaces of one QEMU guest ({self.virtual}), joined "
                 "by veth"
             )
-        return "Three hosts reached by SSH"
+        return f"{number} hosts reached by SSH"
 
     @property
     def labels(self) -> TestbedLabels:
@@ -518,7 +526,8 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
     if file.name != name:
         raise StableError(f"{where}: name: expected '{name}' as in the path, found '{file.name}'")
     _check_kind(file, where)
-    hosts = {role: _host(role, file, where) for role in ROLES}
+    roles = [role for role in ROLES if role != "front" or role in (file.hosts or {})]
+    hosts = {role: _host(role, file, where) for role in roles}
     guest = file.vm and replace(file.vm, kernel=_kernel_file(file.vm.kernel))
     virtual = file.virtual and replace(file.virtual, kernel=_kernel_file(file.virtual.kernel))
     if guest:
@@ -540,6 +549,7 @@ def load_testbed(name: str, folder: Path = PROJECT_ROOT / TESTBEDS) -> Testbed:
         uac=hosts["uac"],
         sps=hosts["sps"],
         uas=hosts["uas"],
+        front=hosts.get("front"),
         tuning=file.tuning or Tuning(),
         remark=file.description,
         guest=guest,
@@ -567,6 +577,10 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
             raise StableError(
                 f"{where}: {key}: a testbed of kind {file.kind} has no such key; remove it"
             )
+    if "front" in (file.hosts or {}) and file.kind in ("vm", "virtual"):
+        raise StableError(
+            f"{where}: hosts.front: a testbed of kind {file.kind} has no host for a front end; remove it"
+        )
     tuning = file.tuning or Tuning()
     if file.virtual and tuning.cores_by == "hotplug":
         raise StableError(
@@ -590,8 +604,8 @@ def _host(role: str, file: DeclaredTestbed, where: str) -> HostSpec:
         # file.
         division = divide(read_cores())
         own = {"cpus": list(getattr(division, role)), "helper_cpus": list(division.helpers)}
-        bodies[role] = own | bodies[role]
-    host = read(HostSpec, bodies[role], f"{where}: hosts.{role}", role=role)
+        bodies[role] = own | bodies.get(role, {})
+    host = read(HostSpec, bodies.get(role, {}), f"{where}: hosts.{role}", role=role)
     identity_file, known_hosts = (
         str(Path(path).expanduser()) for path in (host.identity_file, host.known_hosts)
     )

@@ -77,9 +77,9 @@ class _Seen:
 
 
 def check_links(hosts: Hosts) -> None:
-    """Check that the links between the proxy and UAC or UAS have a carrier and pass datagrams in both directions.
+    """Check that all links between hosts have a carrier and pass datagrams in both directions.
 
-    The SIP port must be free on all three hosts.
+    The SIP port must be free on all hosts.
 
     Raises
     ------
@@ -90,8 +90,11 @@ def check_links(hosts: Hosts) -> None:
     """
     nonce = secrets.token_hex(8)
     patience_s = EMULATED_PATIENCE_S if hosts.testbed.kind in ("vm", "virtual") else PATIENCE_S
-    sps, agents = hosts.sps, [hosts.uac, hosts.uas]
-    ways: list[tuple[Host, list[Host]]] = [(hosts.uac, [sps]), (sps, agents), (hosts.uas, [sps])]
+    uac, sps, uas, *front = hosts.all
+    ways: list[tuple[Host, list[Host]]] = [
+        *((uac, [sps, *front]), (sps, [uac, uas, *front]), (uas, [sps])),
+        *((host, [uac, sps]) for host in front),
+    ]
     with ThreadPoolExecutor(len(ways)) as pool:
         seen = list(pool.map(lambda way: _look(way[0], way[1], nonce, patience_s), ways))
     looked = [

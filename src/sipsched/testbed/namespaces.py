@@ -30,6 +30,8 @@ START_PATIENCE_S = 10.0
 SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
 """Address prefix of the link between the proxy and the UAC or UAS. The proxy has .1, and the UAC or UAS has .2."""
+LINK_NETS = {**AGENT_NETS, "front": "198.18.3"}
+"""Address prefix of each link to the proxy. The embedded testbed also has a link to the host of the front end."""
 
 # Without the variable SHLVL, bash would read ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
@@ -338,7 +340,8 @@ class MachineTestbed(ABC):
                     address=namespace.management, state=self.state, role=namespace.role
                 )
             )
-            cpus = ",".join(map(str, specs[namespace.role].helper_cpus))
+            # The namespace of the front end exists even if the testbed's file does not name this host.
+            cpus = ",".join(map(str, specs.get(namespace.role, testbed.sps).helper_cpus))
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
@@ -477,26 +480,26 @@ def _network(process: Path) -> str | None:
 
 
 def link_lines(role: str, namespace: str, ip: str = "ip") -> list[str]:
-    """Return shell commands that connect the namespace of UAC or UAS to the proxy by a veth link.
+    """Return shell commands that connect the namespace of UAC, UAS or front end to the proxy by a veth link.
 
     Parameters
     ----------
     namespace
-        Name of the agent's namespace.
+        Name of the namespace.
     ip
         The command that runs `ip` in the SPS's namespace.
     """
     return [
         f"{ip} link add {role}0 type veth peer name sip0 netns {namespace}",
-        f"{ip} address add {AGENT_NETS[role]}.1/30 dev {role}0",
+        f"{ip} address add {LINK_NETS[role]}.1/30 dev {role}0",
         f"{ip} link set {role}0 up",
         *agent_lines(role, namespace),
     ]
 
 
 def agent_lines(role: str, namespace: str) -> list[str]:
-    """Return shell commands that set the address of the interface sip0 of UAC or UAS, and the route to the proxy."""
-    net = AGENT_NETS[role]
+    """Return shell commands that set the address of the interface sip0 of a host, and the route to the proxy."""
+    net = LINK_NETS[role]
     return [
         f"ip -n {namespace} address add {net}.2/30 dev sip0",
         f"ip -n {namespace} link set sip0 up",

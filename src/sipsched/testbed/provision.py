@@ -91,7 +91,8 @@ def provision(
     tests
         Whether to install the packages for tests on this machine, too.
     release
-        Another Debian release, such as `trixie`, whose proxy is installed on the SPS in a separate root file system.
+        Another Debian release, such as `trixie`, whose proxy is installed on the hosts of the proxy and its front end,
+        in a separate root file system.
         An empty text means no other release.
     say
         Function that shows a line after each step.
@@ -116,13 +117,17 @@ def provision(
                 _install_there(host, say)
         _build_native(hosts, say)
         if release:
-            sps, where = hosts.sps, str(hosts.sps.spec)
-            shell: Callable[..., str] = partial(_shell_there, sps)
+            builds: list[tuple[Callable[..., str], str]] = [
+                (partial(_shell_there, host), str(host.spec))
+                for host in (hosts.sps, hosts.front)
+                if host
+            ]
             if testbed.kind == "local":
                 # The namespaces of a local testbed cannot reach the Internet, so this machine downloads the packages.
-                shell, where = _shell_here, "this machine"
-            for line in _build_root(shell, where, sps.base, release):
-                say(line)
+                builds = [(_shell_here, "this machine")]
+            for shell, where in builds:
+                for line in _build_root(shell, where, hosts.sps.base, release):
+                    say(line)
 
 
 def prepare_machine(

@@ -8,15 +8,17 @@ EVERY_HOST = ("iproute2", "procps", "util-linux", "zstd")
 COMPILER = ("gcc", "libc6-dev", "make")
 PROXY_PACKAGES = ("kamailio",)
 """The SIP proxies that exist as Debian packages. No Debian release contains OpenSIPS."""
+SPS_PACKAGES = (
+    *EVERY_HOST,
+    *COMPILER,
+    *PROXY_PACKAGES,
+    *("bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
+)
 PACKAGES = {
     "uac": (*EVERY_HOST, *COMPILER),
-    "sps": (
-        *EVERY_HOST,
-        *COMPILER,
-        *PROXY_PACKAGES,
-        *("bpftool", "clang", "libbpf-dev", "libelf-dev", "llvm", "zlib1g-dev"),
-    ),
+    "sps": SPS_PACKAGES,
     "uas": (*EVERY_HOST, *COMPILER),
+    "front": SPS_PACKAGES,
 }
 CONTROLLER_PACKAGES = ("iproute2", "openssh-client", "openssh-server")
 RELEASE_PACKAGES = ("debian-archive-keyring", "mmdebstrap")
@@ -41,6 +43,7 @@ NATIVE_PARTS = {
     "uac": ("common", "generator"),
     "sps": ("common", "scheduler", "dispatcher", "probe"),
     "uas": ("common", "generator"),
+    "front": ("common", "dispatcher"),
 }
 """Folders of hardware/ with C programs, which `fab provision` builds on each host in this order.
 

@@ -16,23 +16,26 @@ from sipsched.testbed.patience import REAL_TIME, Patience
 
 @dataclass(frozen=True)
 class Hosts:
-    """The three hosts of a testbed (UAC, proxy, UAS), with open SSH connections.
+    """The hosts of a testbed (UAC, proxy, UAS), with open SSH connections.
 
     Attributes
     ----------
     testbed
         The testbed. For the kind `vm`, the attributes `accelerator` and `fidelity` describe the running guest.
+    front
+        The host of the front end; None if the testbed has no such host.
     """
 
     uac: Host
     sps: Host
     uas: Host
     testbed: Testbed
+    front: Host | None = None
 
     @property
-    def all(self) -> tuple[Host, Host, Host]:
-        """The hosts in the order in which a request passes them: UAC, proxy (SPS), UAS."""
-        return (self.uac, self.sps, self.uas)
+    def all(self) -> tuple[Host, ...]:
+        """The hosts in the order UAC, proxy (SPS), UAS, and the host of the front end if it exists."""
+        return (self.uac, self.sps, self.uas, *([self.front] if self.front else []))
 
     @property
     def history(self) -> list[CommandResult]:
@@ -80,7 +83,7 @@ def open_hosts(
         virtual.bring_up(testbed, virtual.IDLE_S, say)
     with ExitStack() as stack:
         hosts = [Host(spec, testbed.workdir, patience(testbed)) for spec in testbed.hosts]
-        uac, sps, uas = hosts
+        uac, sps, uas, *others = hosts
         # The testbeds `local` and `vm` share a lock on this machine. A network namespace can take this lock, but a
         # virtual machine cannot. So the UAC, which is a namespace, takes the lock for the testbed `vm`.
         keeper = uac if testbed.kind == "vm" else None if testbed.kind == "virtual" else sps
@@ -90,7 +93,7 @@ def open_hosts(
             stack.enter_context(lock(purpose, testbed.lock_wait_s, say))
             watches = [host.ended_with_connection(undone=host is sps is keeper) for host in hosts]
             list(pool.map(stack.enter_context, watches))
-        yield Hosts(uac, sps, uas, testbed)
+        yield Hosts(uac, sps, uas, testbed, *others)
 
 
 def patience(testbed: Testbed) -> Patience:

@@ -36,6 +36,11 @@ class Division:
     sps: tuple[int, ...]
     helpers: tuple[int, ...]
 
+    @property
+    def front(self) -> tuple[int, ...]:
+        """The CPUs of a front end on its own host: all CPUs of the load generators, and no CPU of the proxy alone."""
+        return tuple(dict.fromkeys((*self.uac, *self.uas)))
+
 
 ONE_CORE = Division(uac=(0,), uas=(0,), sps=(1, 0), helpers=(0,))
 """The division of CPUs on a machine with one core or without Linux, where runs fail because a CPU is missing."""

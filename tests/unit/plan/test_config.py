@@ -609,6 +609,7 @@ def test_every_key_is_described() -> None:
         ({"hosts": {"uac": {}}}, "hosts: expected 3 or more entries, found 1"),
         ({"lock_wait": 1}, "unknown key 'lock_wait'; did you mean 'lock_wait_s'"),
         ({"hosts": "sps"}, "hosts: expected keys and values, found 'sps'"),
+        ({"hosts": {"uac": {}, "sps": {}, "front": {}}}, r"hosts\.uac\.address is missing"),
     ],
 )
 def test_a_wrong_testbed_file_names_the_key(
@@ -634,8 +635,18 @@ def test_a_wrong_sip_address_is_refused(tmp_path: Path, address: str) -> None:
 )
 def test_every_testbed_file_loads(file: Any) -> None:
     testbed = load_testbed(file.stem)
-    assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas"]
+    front = ["front"] if file.stem == "local-front" else []
+    assert [host.role for host in testbed.hosts] == ["uac", "sps", "uas", *front]
     testbed.check_cores([Run(file.stem, "kamailio-udp", "default", 1, 2, 100, 1)])
+
+
+@pytest.mark.parametrize("kind", ["vm", "virtual"])
+def test_a_guest_has_no_host_for_a_front_end(tmp_path: Path, kind: str) -> None:
+    document = yaml.safe_load((paths.TESTBEDS / f"{kind}.yaml").read_text())
+    document["hosts"]["front"] = copy.deepcopy(document["hosts"]["uas"])
+    (tmp_path / f"{kind}.yaml").write_text(yaml.safe_dump(document))
+    with pytest.raises(StableError, match=rf"hosts\.front: a testbed of kind {kind} has no host"):
+        load_testbed(kind, tmp_path)
 
 
 def test_a_testbed_has_the_keys_of_the_file_it_is_based_on(tmp_path: Any) -> None:
@@ -673,6 +684,11 @@ def test_a_testbed_says_how_long_to_wait_for_it(tmp_path: Any) -> None:
             "local",
             "Three network namespaces on one machine, joined by veth: UAC on CPU 0; SPS on CPUs 1, 0; "
             "UAS on CPU 0; probe and helper programs on CPU 0 of the SPS",
+        ),
+        (
+            "local-front",
+            "Four network namespaces on one machine, joined by veth: UAC on CPU 0; SPS on CPUs 1, 0; "
+            "UAS on CPU 0; FRONT on CPU 0; probe and helper programs on CPU 0 of the SPS",
         ),
         (
             "vm",

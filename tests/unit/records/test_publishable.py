@@ -33,7 +33,7 @@ def test_only_listed_facts_of_a_host_are_published() -> None:
             "/proc/sys/net/core/rmem_max": "212992",
         },
     }
-    assert publishable_hosts({"sps": facts, "uac": {"kernel": "6.1"}}) == {
+    assert publishable_hosts({"sps": facts, "uac": {"kernel": "6.1"}, "front": None}) == {
         "sps": {
             "kernel": "6.1",
             "cpus": [1],

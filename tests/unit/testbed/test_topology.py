@@ -55,6 +55,7 @@ def test_generators_helpers_and_proxy_have_their_own_cores(
 def test_every_machine_has_cpus_for_every_host(count: int) -> None:
     division = divide([Core(cpu // 16, (cpu, cpu + 64)) for cpu in range(count)])
     assert all(vars(division).values())
+    assert set(division.front) == {*division.uac, *division.uas}
     assert len(division.sps) == len(set(division.sps)) >= count // 2
 
 
