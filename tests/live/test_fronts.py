@@ -18,13 +18,17 @@ from helpers import (
     run_json,
     start_run,
     under_load,
+    values_of,
     wait_for,
     wait_for_load,
 )
 
 from sipsched.errors import StableError, TransientError
+from sipsched.files import read_zstd
+from sipsched.plan.config import Config
+from sipsched.records.record import COMMANDS_FILE
 from sipsched.testbed import local
-from sipsched.testbed.inventory import Testbed
+from sipsched.testbed.inventory import Testbed, load_testbed
 
 INSTANCE = r"^kamailio .*/sps/.*proxy\.cfg"
 FRONTS = {
@@ -70,6 +74,34 @@ def test_each_call_stays_at_one_instance_and_instances_have_equal_shares(
         assert findings(run)["share_excess"] == 0
         assert 0 < proxy["front"]["cpu_ns"] < proxy["cpu_ns"]
         assert proxy["front"]["cpus"] == run["settings"]["sps_cpus"]
+
+
+@pytest.mark.parametrize("sut", FRONTS)
+def test_a_front_end_on_its_own_host_is_recorded_apart_from_the_proxy(
+    measure: Measure, campaign: Config, sut: str
+) -> None:
+    bed = load_testbed("local-front")
+    suts = {sut: dataclasses.replace(campaign.sut(sut), front_host="front")}
+    record = measure(sut=sut, suts=suts, bed=bed, threads=3, cps=200, duration_s=2.5)
+    run = run_json(record)
+    ledger, front = run["ledger"], run["proxy"]["front"]
+    assert run["generator"]["calls_completed"] == 500
+    assert sum(run["proxy"]["calls_of_instances"]) >= 500
+    assert ledger["to_sps"]["sent"] == ledger["to_sps"]["received"] == 3000
+    assert ledger["from_sps"]["sent"] == ledger["from_sps"]["received"] == 3500
+    assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
+    assert bed.front
+    assert (front["host"], front["cpus"]) == ("front", list(bed.front.cpus))
+    assert front["cpu_ns"] > 0
+    assert run["hosts"]["front"]["address"] == bed.front.address
+    # The UAC sent every message to the front end, and none to the proxy's host.
+    commands = json.loads(read_zstd(record / COMMANDS_FILE, "commands", "repeat the run"))
+    remotes = [values_of(command["argv"], "--remote") for command in commands]
+    assert {remote for found in remotes for remote in found} == {
+        f"{bed.front.sip_address}:{bed.front.sip_port}"
+    }
+    local.take_down()
+    assert leftovers() == []
 
 
 def test_few_connections_give_uneven_shares_which_are_recorded(

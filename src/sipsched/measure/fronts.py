@@ -11,6 +11,7 @@ from sipsched.records.conversion import as_part
 from sipsched.records.proxy_report import DispatchReport, FrontReport
 from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import native_folder
+from sipsched.testbed.session import Hosts
 
 DISPATCHER = "sipdispatch"
 MOST_INSTANCES = 250
@@ -20,42 +21,51 @@ MOST_INSTANCES = 250
 class Front:
     """The front end that distributes calls to proxy instances: the program `sipdispatch`, or a stateless proxy.
 
-    The front end is part of the SUT. The front end has the same CPUs and the same mode as the proxy instances. The
-    SUT's CPU time includes the CPU time of the front end.
+    The front end is part of the SUT. On the SPS, the front end has the same CPUs and the same mode as the proxy
+    instances, and the SUT's CPU time includes the CPU time of the front end. On a host of its own, the front end has
+    all `cpus` of this host and the default mode.
 
     Parameters
     ----------
+    hosts
+        The hosts. `hosts.entry` decides on which host the front end runs.
     cpus
-        CPUs of the SPS on which the front end may run.
+        CPUs of the proxy instances.
     limit_s
         Seconds after which the host stops the front end.
 
     Attributes
     ----------
+    host
+        The host of the front end.
     process
         The running front end, after `start`.
     config
         Text of the front end's configuration file; None for sipdispatch, which needs no configuration file.
     """
 
+    host: Host
     process: Process
 
     def __init__(
         self,
-        sps: Host,
+        hosts: Hosts,
         proxy: Proxy,
         sut: Sut,
         threads: int,
         cpus: Sequence[int],
         limit_s: float,
     ) -> None:
-        self._sps, self._proxy, self._sut = sps, proxy, sut
-        self._cpus, self._limit_s = tuple(cpus), limit_s
-        first = sps.spec.sip_port + 1
+        self.host, self._proxy, self._sut = hosts.entry(sut), proxy, sut
+        self.is_on_sps = self.host is hosts.sps
+        self._cpus = tuple(cpus if self.is_on_sps else self.host.spec.cpus)
+        self._limit_s = limit_s
+        first = hosts.sps.spec.sip_port + 1
         self._instances = [
-            f"{sps.spec.sip_address}:{port}" for port in range(first, first + threads)
+            f"{hosts.sps.spec.sip_address}:{port}" for port in range(first, first + threads)
         ]
-        self._folder, self._report = sps.workdir / "front", sps.workdir / "front.json"
+        folder = self.host.workdir
+        self._folder, self._report = folder / "front", folder / "front.json"
         self.config = self._render() if sut.arrangement.front == "proxy" else None
 
     @property
@@ -64,16 +74,23 @@ class Front:
         return DISPATCHER if self.config is None else self._proxy.program
 
     def start(self, prefix: Sequence[str]) -> Process:
-        """Start the front end, but do not wait for its socket. The proxy instances must already listen."""
-        sps = self._sps
-        sps.run(["rm", "-f", str(self._report)])
+        """Start the front end, but do not wait for its socket. The proxy instances must already listen.
+
+        Parameters
+        ----------
+        prefix
+            Command that applies the mode of the proxy. Modes act only on the SPS.
+        """
+        host = self.host
+        host.run(["rm", "-f", str(self._report)])
         argv = self._dispatcher() if self.config is None else self._stateless(self.config)
-        self.process = sps.start("front", [*prefix, *argv], cpus=self._cpus, limit_s=self._limit_s)
+        argv = [*(prefix if self.is_on_sps else ()), *argv]
+        self.process = host.start("front", argv, cpus=self._cpus, limit_s=self._limit_s)
         return self.process
 
     def cpu_time_ns(self) -> int:
         """Return the CPU time in ns that the front end has used since its start."""
-        return self._sps.cpu_time_ns(self.process)
+        return self.host.cpu_time_ns(self.process)
 
     def end(self, cpu_ns: int) -> FrontReport:
         """Stop the front end and return its report.
@@ -88,31 +105,31 @@ class Front:
         StableError
             The report of sipdispatch is missing or incomplete.
         """
-        sps = self._sps
-        sps.stop(self.process)
+        host = self.host
+        host.stop(self.process)
         dispatched = None
         if self.config is None:
-            where = f"host {sps.spec}: {self._report.name}"
-            dispatched = as_part(DispatchReport, read_report(sps, self._report), where)
-        return FrontReport(self.program, self._cpus, cpu_ns, dispatched)
+            where = f"host {host.spec}: {self._report.name}"
+            dispatched = as_part(DispatchReport, read_report(host, self._report), where)
+        return FrontReport(self.program, self._cpus, cpu_ns, dispatched, host.spec.role)
 
     def _dispatcher(self) -> list[str]:
-        spec = self._sps.spec
+        spec = self.host.spec
         return [
             *MANY_FILES,
-            str(native_folder(self._sps.base, "dispatcher") / DISPATCHER),
+            str(native_folder(self.host.base, "dispatcher") / DISPATCHER),
             *("--listen", f"{spec.sip_address}:{spec.sip_port}", "--report", str(self._report)),
             *(word for one in self._instances for word in ("--instance", one)),
         ]
 
     def _stateless(self, config: str) -> list[str]:
-        sps, folder = self._sps, self._folder
-        sps.run(["mkdir", "-p", str(folder)])
+        host, folder = self.host, self._folder
+        host.run(["mkdir", "-p", str(folder)])
         lines = (f"1 sip:{one}\n" for one in self._instances)
-        sps.put_text("".join(lines), folder / "instances")
-        sps.put_text(config, folder / "front.cfg")
+        host.put_text("".join(lines), folder / "instances")
+        host.put_text(config, folder / "front.cfg")
         command = self._proxy.front_command(self._sut, folder / "front.cfg", folder)
-        return [*in_root(self._sut, sps), *command]
+        return [*in_root(self._sut, host), *command]
 
     def _render(self) -> str:
         return render(
@@ -120,5 +137,5 @@ class Front:
             sut=self._sut,
             cores=len(self._cpus),
             folder=self._folder,
-            sps=self._sps.spec,
+            front=self.host.spec,
         )

@@ -235,16 +235,23 @@ class Sipload:
         label: str,
         arrivals: Arrivals,
         transport: SipTransport = UDP,
+        entry: Host | None = None,
     ) -> CallStatistics:
-        """Create a random schedule on the UAC, start the scheduled calls, and return the counts of the calls."""
-        uac, spec, sps = hosts.uac, hosts.uac.spec, hosts.sps.spec
+        """Create a random schedule on the UAC, start the scheduled calls, and return the counts of the calls.
+
+        Parameters
+        ----------
+        entry
+            The host to which the UAC sends its messages; None for the SPS.
+        """
+        uac, spec, remote = hosts.uac, hosts.uac.spec, (entry or hosts.sps).spec
         report = uac.workdir / f"{label}.json"
         uac.run(["rm", "-f", str(report)])
         self.draw(uac, load, label, arrivals)
         schedule = _schedule_file(uac, label)
         argv = [
             *(self._program(uac), "uac", "--local", f"{spec.sip_address}:{spec.sip_port}"),
-            *("--remote", f"{sps.sip_address}:{sps.sip_port}", "--schedule", str(schedule)),
+            *("--remote", f"{remote.sip_address}:{remote.sip_port}", "--schedule", str(schedule)),
             *("--calls-file", str(uac.workdir / f"{label}.calls"), "--report", str(report)),
             *("--hold-ms", _hold(load), "--drain-s", f"{load.drain_s:g}"),
             *("--buffer-bytes", str(SOCKET_BUFFER_BYTES), "--fifo", str(FIFO_PRIORITY)),

@@ -59,6 +59,10 @@ class HostNeeds:
             return first, first
         return first, first + (self.point.threads if self.sut.fronted else len(self.proxies) - 1)
 
+    def _front_on(self, host: Host) -> str | None:
+        """Return the kind of the front end that runs on a host (see `Arrangement`); None if no front end runs there."""
+        return self.sut.arrangement.front if host.spec.role == self.sut.front_host else None
+
     def clear(self, host: Host) -> None:
         """Stop the processes that an earlier run left on a host, and check the host's programs, memory and ports.
 
@@ -73,6 +77,8 @@ class HostNeeds:
             for sut in dict.fromkeys(sut for sut, _ in self.proxies):
                 self.proxy.require(sut, host)
             own = self.proxy.programs if self.sut.over_tcp else ()
+        elif self._front_on(host) == "proxy":
+            self.proxy.require(self.sut, host)
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
             check_memory(host, self.proxies, self.point.cores)
@@ -102,11 +108,11 @@ class HostNeeds:
             A program is not built, or the host has too few ports or too little disk space.
         """
         role = host.spec.role
-        if role != "sps":
+        if role in ("uac", "uas"):
             host.require_built("generator", ["sipload"])
-        elif any(sut.sharded for sut, _ in self.proxies):
+        elif role == "sps" and any(sut.sharded for sut, _ in self.proxies):
             host.require_built("dispatcher", [PROGRAM, LIBRARY])
-        elif self.sut.arrangement.front == "dispatcher":
+        elif self._front_on(host) == "dispatcher":
             host.require_built("dispatcher", [DISPATCHER])
         if role == "uac" and self.transport.connections == "per-call":
             _check_ports(host, calls)

@@ -27,12 +27,12 @@ class Need:
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Return the amount of memory that a proxy and its front end request on their command lines.
+    """Return the amount of memory that a proxy and its front end on the same host request on their command lines.
 
     A front end that is a proxy has one worker per core.
     """
     shared_mib, workers = sut.instances(threads) * instance_shared_mib(sut, threads), threads
-    if sut.arrangement.front == "proxy":
+    if sut.arrangement.front == "proxy" and sut.front_host == "sps":
         shared_mib, workers = shared_mib + FRONT_SHARED_MIB, workers + cores
     return Need(shared_mib, workers, sut.package_memory_mib)
 

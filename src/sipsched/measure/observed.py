@@ -75,7 +75,10 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class CpuTime:
-    """The CPU time in ns of all proxy processes with their front end, and the CPU time of the front end alone."""
+    """The CPU time in ns of all processes of the proxy on the SPS, and the CPU time of the front end alone.
+
+    `all` includes the front end only if the front end runs on the SPS.
+    """
 
     all: int
     front: int

@@ -145,6 +145,7 @@ class Proxy:
         instance
             Index of the instance in a run that compares instances. The index is added to the host's SIP port.
         """
+        entry = testbed.entry(sut)
         return render(
             Path("proxies", f"{self.program}.cfg.j2"),
             sut=sut,
@@ -152,6 +153,7 @@ class Proxy:
             folder=folder,
             sps=replace(testbed.sps, sip_port=testbed.sps.sip_port + instance),
             uas=testbed.uas,
+            entry=replace(entry, sip_port=entry.sip_port + instance),
         )
 
     def command(
@@ -186,12 +188,12 @@ class Proxy:
         """Return the name or the path of the proxy program, inside the root file system in which the program runs."""
         return sut.program or self.program
 
-    def version_argv(self, sut: Sut, sps: Host) -> list[str]:
+    def version_argv(self, sut: Sut, host: Host) -> list[str]:
         """Return the command line that prints the version of the proxy program."""
-        return [*in_root(sut, sps), self.file(sut), self.version_option]
+        return [*in_root(sut, host), self.file(sut), self.version_option]
 
-    def require(self, sut: Sut, sps: Host) -> None:
-        """Check that the proxy program is installed on its host.
+    def require(self, sut: Sut, host: Host) -> None:
+        """Check that the proxy program is installed on a host.
 
         Raises
         ------
@@ -199,12 +201,12 @@ class Proxy:
             The program or the root file system of the SUT's release is missing. The message names the remedy.
         """
         if not sut.release:
-            sps.require_programs([self.file(sut)])
+            host.require_programs([self.file(sut)])
             return
-        file = release_root(sps.base, sut.release) / "usr" / "sbin" / self.program
-        if sps.run(["test", "-x", str(file)], check=False).exit_code != 0:
+        file = release_root(host.base, sut.release) / "usr" / "sbin" / self.program
+        if host.run(["test", "-x", str(file)], check=False).exit_code != 0:
             raise StableError(
-                f"host {sps.spec}: SUT {sut.name} needs {file}, which does not exist; run: "
+                f"host {host.spec}: SUT {sut.name} needs {file}, which does not exist; run: "
                 f"fab provision --release={sut.release}, with the option --testbed for another testbed"
             )
 
@@ -218,11 +220,11 @@ class Proxy:
         return reduce(add, (self.count(sps, one, sut) for one in folders))
 
 
-def in_root(sut: Sut, sps: Host) -> list[str]:
+def in_root(sut: Sut, host: Host) -> list[str]:
     """Return the command prefix that runs a program in the root file system of another Debian release."""
     if not sut.release:
         return []
-    return ["sh", "-c", IN_ROOT, "sh", str(release_root(sps.base, sut.release)), str(sps.workdir)]
+    return ["sh", "-c", IN_ROOT, "sh", str(release_root(host.base, sut.release)), str(host.workdir)]
 
 
 def together(commands: Sequence[Sequence[str]]) -> list[str]:

@@ -84,7 +84,7 @@ Result = TypeVar("Result")
 
 
 class Serving:
-    """The programs of a measurement on the three hosts of a testbed. The method `start` starts them.
+    """The programs of a measurement on the hosts of a testbed. The method `start` starts them.
 
     Parameters
     ----------
@@ -162,8 +162,9 @@ class Serving:
             for number, (sut, threads) in enumerate(self.proxies)
             if sut.sharded
         }
+        self._entry = hosts.entry(self.sut)
         self._front = (
-            Front(hosts.sps, self.proxy, self.sut, point.threads, self.cpus, limit_s)
+            Front(hosts, self.proxy, self.sut, point.threads, self.cpus, limit_s)
             if self.sut.fronted
             else None
         )
@@ -179,8 +180,14 @@ class Serving:
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The processes of the proxy and its front end, after `start`."""
-        return (self.proxy_process, *([self._front.process] if self._front else []))
+        """The processes of the proxy and its front end on the SPS, after `start`."""
+        front = self._front
+        return (self.proxy_process, *([front.process] if front and front.is_on_sps else []))
+
+    @property
+    def _proxy_hosts(self) -> tuple[Host, ...]:
+        """The hosts of the proxy and its front end, without repetition, in the order in which a request passes them."""
+        return tuple(dict.fromkeys((self._entry, self.hosts.sps)))
 
     def account(self, *, sampled: bool = False, with_bursts: bool = False) -> CpuAccount:
         """Prepare an account of the CPU time on the proxy's host. Call `start` first."""
@@ -229,8 +236,8 @@ class Serving:
     def starting(self) -> Iterator[None]:
         """Load the probe in the background of the `with` block. At the end of the block, stop the proxy and the UAS."""
         with ExitStack() as stack:
-            stack.callback(self.hosts.sps.stop_strays)
-            stack.callback(self.hosts.uas.stop_strays)
+            for host in (*self._proxy_hosts, self.hosts.uas):
+                stack.callback(host.stop_strays)
             stack.enter_context(self._probing.starting())
             yield
 
@@ -384,10 +391,15 @@ class Serving:
             calls_of_instances=self._calls_of_instances(served),
         )
 
-    def _listens(self, host: Host, sockets: int) -> bool:
-        """Return True if at least a given number of sockets listen on the SIP ports of a host."""
-        arguments = (self.transport.protocol, *self._needs.ports(host), sockets)
+    def _listens(self, host: Host) -> bool:
+        """Return True if all sockets of the proxy and its front end listen on the SIP ports of a host."""
+        arguments = (self.transport.protocol, *self._needs.ports(host), self._sockets_on(host))
         return host.shell(LISTENING, *arguments, check=False).exit_code == 0
+
+    def _sockets_on(self, host: Host) -> int:
+        """Return the number of sockets on which the proxy and its front end listen on a host."""
+        instances = self._sockets if host is self.hosts.sps else 0
+        return instances + (self._front is not None and host is self._front.host)
 
     def _proxy_counts(self) -> ProxyCounts | None:
         """Return the sums of the counts of all instances since their start; None over UDP."""
@@ -412,7 +424,7 @@ class Serving:
         proxy: Tally | None,
     ) -> Ledger:
         if proxy is None:
-            return balance(counters, fronted=self.sut.fronted)
+            return balance(counters, front=self.sut.front_host if self.sut.fronted else None)
         return balance_messages(counters, statistics.messages + served.messages, proxy)
 
     def _calls_of_instances(self, served: Served) -> tuple[int, ...] | None:
@@ -431,12 +443,16 @@ class Serving:
     def _cpu_ns(self) -> CpuTime:
         """Read the CPU time that the proxy and its front end have used since their start."""
         instances = self.hosts.sps.cpu_time_ns(self.proxy_process)
-        front = self._front.cpu_time_ns() if self._front else 0
-        return CpuTime(instances + front, front)
+        if self._front is None:
+            return CpuTime(instances, 0)
+        front = self._front.cpu_time_ns()
+        return CpuTime(instances + (front if self._front.is_on_sps else 0), front)
 
     def _offer(self, label: str, arrivals: Arrivals) -> CallStatistics:
         """Start calls from the UAC, and wait until the calls have ended."""
-        statistics = self.generator.offer(self.hosts, self.load, label, arrivals, self.transport)
+        statistics = self.generator.offer(
+            self.hosts, self.load, label, arrivals, self.transport, self._entry
+        )
         if statistics.connections is not None:
             self._connections_made += statistics.connections.opened
         return statistics
@@ -447,18 +463,20 @@ class Serving:
         Over UDP, the UAS is stopped first, because the UAS retransmits even after the UAC has ended. Over TCP, the UAS
         is stopped last, because the UAS must read its messages.
         """
-        sps, uas = self.hosts.sps, self.hosts.uas
+        uas = self.hosts.uas
         counted = read_files(uas, (SNMP,))
         if not uas.is_running(self._server):
             raise TransientError("the UAS ended before the end of the load")
         if self.sut.over_tcp:
             # The UAC has ended, but its kernel still sends the messages that the UAC wrote.
-            for host in (sps, self.hosts.uac, uas):
+            for host in (*self._proxy_hosts, self.hosts.uac, uas):
                 self._await_empty(host, STREAM_DRAIN_TIMEOUT_S)
             uas.stop(self._server)
             return counted
         uas.stop(self._server)
-        self._await_empty(sps, DRAIN_TIMEOUT_S)
+        # Answers leave through a front end on its own host, so this host is checked before and after the SPS.
+        for host in (*self._proxy_hosts, *self._proxy_hosts[:-1]):
+            self._await_empty(host, DRAIN_TIMEOUT_S)
         return counted
 
     def _await_empty(self, host: Host, timeout_s: float) -> None:
@@ -471,8 +489,9 @@ class Serving:
         TransientError
             Data still wait after `timeout_s`. The message states the number of sockets per instance and peer.
         """
-        ports = (*self._needs.ports(self.hosts.sps), self.hosts.uas.spec.sip_port)
-        arguments = (self.transport.protocol, *ports)
+        ports = [port for one in self._proxy_hosts for port in self._needs.ports(one)]
+        last = self.hosts.uas.spec.sip_port
+        arguments = (self.transport.protocol, min(ports), max(ports), last)
         what = "SIP messages still wait in sockets"
         try:
             host.wait_until(unread.NOTHING_WAITS, *arguments, "", what=what, timeout_s=timeout_s)
@@ -531,16 +550,16 @@ class Serving:
         instance is killed. The error message quotes the proxy's log.
         """
         sps, front = self.hosts.sps, self._front
-        all_there = self._sockets + (front is not None)
-        front_ended = front is not None and not sps.is_running(front.process)
+        front_ended = front is not None and not front.host.is_running(front.process)
         living = self._members()
         ended = {pid: name for pid, name in members.items() if pid not in living}
-        if not ended and not front_ended and self._listens(sps, all_there):
+        if not ended and not front_ended and all(map(self._listens, self._proxy_hosts)):
             return
         what, log_name, log = "the proxy", "proxy.log", self.record_proxy_log()
         if front is not None and front_ended:
             what, log_name = f"the front end ({self.sut.deployment}) of the proxy", "front.log"
-            log = sps.run(["tail", "-n", "40", str(front.process.log_file)], check=False).stdout
+            tail = ["tail", "-n", "40", str(front.process.log_file)]
+            log = front.host.run(tail, check=False).stdout
             self._record.write(log_name, log)
         elif ended and sps.is_running(self.proxy_process):
             pid, name = next(iter(ended.items()))
@@ -567,8 +586,9 @@ class Serving:
     def settings(self) -> Settings:
         """Read the effective receive buffers, their limits and the CPUs of the running proxy."""
         sps = self.hosts.sps
-        first, last = self._needs.ports(sps)
-        listed = sps.run(["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]).stdout
+        first, last = self._needs.ports(self._entry)
+        sockets = ["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]
+        listed = self._entry.run(sockets).stdout
         sizes = _receive_buffers(listed)
         of_instances = [sizes.get(first + number) for number in range(len(self.proxies))]
         limits = ("rmem_default", "rmem_max")
@@ -592,7 +612,7 @@ class Serving:
         return log
 
     def on_each(self, action: Callable[[Host], Result]) -> list[Result]:
-        """Call a function for all hosts in parallel. Return the results in the order UAC, SPS, UAS."""
+        """Call a function for all hosts in parallel. Return the results in the order of `Hosts.all`."""
         with ThreadPoolExecutor(len(self.hosts.all)) as pool:
             return list(pool.map(action, self.hosts.all))
 
@@ -625,7 +645,8 @@ class Serving:
         for shards in self._shards.values():
             shards.attach(process, self.proxy.program)
         if self._front:
-            self._wait_for_socket(sps, self._front.start(prefix), self._sockets + 1)
+            front = self._front.start(prefix)
+            self._wait_for_socket(self._entry, front, self._sockets_on(self._entry))
         return process
 
     def _set_buffers(self, process: Process) -> None:
@@ -692,6 +713,11 @@ class Serving:
                 )
                 for sut in suts
             }
+        elif host.spec.role == "front":
+            with_proxy = self._front is not None and self._front.host is host and self._front.config
+            versions = (
+                {self.proxy.program: self.proxy.version_argv(self.sut, host)} if with_proxy else {}
+            )
         else:
             versions = {"sipload": self.generator.version_argv(host)}
         return describe(host, versions)
@@ -702,8 +728,12 @@ def _no_ports(counters: Snapshots, statistics: CallStatistics, uas: Mapping[str,
 
     `uas` has the counters of the UAS's host that were read before the UAS was stopped. Later datagrams do not count.
     """
-    at_sps = no_ports(counters["sps"]["before"], counters["sps"]["after"])
-    return (statistics.no_ports or 0) + at_sps + no_ports(counters["uas"]["before"], uas)
+    at_proxy = sum(
+        no_ports(counters[role]["before"], counters[role]["after"])
+        for role in ("sps", "front")
+        if role in counters
+    )
+    return (statistics.no_ports or 0) + at_proxy + no_ports(counters["uas"]["before"], uas)
 
 
 def _adapter(sut: Sut, threads: int) -> Proxy:

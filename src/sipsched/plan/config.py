@@ -542,6 +542,10 @@ def _check_sut(sut: Sut, what: str) -> None:
             f"{where}.probe: expected off, found {sut.probe or 'none, which means the probe of the campaign'}; the "
             f"probe would count every message twice, at the {sut.deployment} and at an instance"
         )
+    if sut.front_host != "sps" and not sut.fronted:
+        raise StableError(
+            f"{where}.front_host: expected sps, found {sut.front_host}; deployment {sut.deployment} has no front end"
+        )
     if sut.shard_by != "call-id" and not sut.sharded:
         raise StableError(
             f"{where}.shard_by: expected call-id, found {sut.shard_by}; with deployment {sut.deployment}, "

@@ -152,6 +152,13 @@ class Sut:
             "sipdispatch."
         ),
     ] = "shared"
+    front_host: Annotated[
+        Literal["sps", "front"],
+        Meta(
+            description="In the deployments front and dispatcher: the host of the front end. sps is the proxy's host. "
+            "front is a host of its own, which the testbed's file must name (hosts.front)."
+        ),
+    ] = "sps"
     shard_by: Annotated[
         Literal["call-id", "user"],
         Meta(

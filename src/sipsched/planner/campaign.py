@@ -67,7 +67,10 @@ class Plan:
         plan = cls(config, beds, modes.load_modes(), cpus)
         for bed in beds.values():
             planned: list[Point | Run] = [*plan.searches, *plan.runs]
-            bed.check_cores(point for point in planned if point.testbed == bed.name)
+            here = [point for point in planned if point.testbed == bed.name]
+            bed.check_cores(here)
+            for sut in dict.fromkeys(point.sut for point in here):
+                bed.entry(config.sut(sut))
         twins.check_twins(plan.raw, config.twins)
         crossover.check(
             {mode for study in config.studies.values() for mode in study.modes}
@@ -270,7 +273,8 @@ class Plan:
         Raises
         ------
         StableError
-            See `Config.check_run`. Or the testbed has too few cores, or a mode is not declared.
+            See `Config.check_run`. Or the testbed has too few cores or no host for a front end, or a mode is not
+            declared.
         """
         self.config.check_run(run)
         self._check(run)
@@ -281,7 +285,9 @@ class Plan:
         self._check(point)
 
     def _check(self, asked: Run | Point) -> None:
-        self.testbeds[asked.testbed].check_cores([asked])
+        bed = self.testbeds[asked.testbed]
+        bed.check_cores([asked])
+        bed.entry(self.config.sut(asked.sut))
         crossover.check([asked.mode], self.declared_modes)
 
 

@@ -79,17 +79,20 @@ class FrontReport:
     program
         Name of the program.
     cpus
-        CPUs of the SPS to which the front end is pinned.
+        CPUs of its host to which the front end is pinned.
     cpu_ns
         CPU time in ns of all processes of the front end during the load.
     dispatched
         Counts of sipdispatch; None if the front end is a proxy.
+    host
+        Role of the front end's host: `sps`, or `front` for a host of its own.
     """
 
     program: str
     cpus: tuple[int, ...]
     cpu_ns: int
     dispatched: DispatchReport | None = None
+    host: str = "sps"
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class ProxyReport:
     Attributes
     ----------
     cpu_ns
-        CPU time in ns of all processes, including the front end.
+        CPU time in ns of all processes on the SPS, including a front end on the SPS.
     shards
         Counts of sipshard; None if each UDP port has only one socket, or if the run compares instances.
     front

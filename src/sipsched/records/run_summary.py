@@ -263,7 +263,9 @@ def _run_level(
     delta = counters.difference(udp["before"], udp["after"])
     if document.sut.fronted and document.ledger.unit == "datagrams":
         # Exclude messages between the front end and its instances, because they did not come from UAC or UAS.
+        # Include the drops of a front end on its own host.
         delta["InDatagrams"] = document.ledger.to_sps.received
+        delta["RcvbufErrors"] = document.ledger.to_sps.refused
     reached = delta["InDatagrams"] + delta["RcvbufErrors"]
     generator, probe, ledger = document.generator, document.probe, document.ledger
     agents, scheduler, verdict = ledger.from_sps, document.scheduler, document.verdict

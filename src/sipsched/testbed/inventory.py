@@ -12,6 +12,7 @@ from sipsched.paths import PROJECT_ROOT, TESTBEDS
 from sipsched.plan.crossover import cores_of
 from sipsched.plan.keys import read, read_named
 from sipsched.plan.run import Point, Run, TestbedLabels
+from sipsched.plan.sut import Sut
 from sipsched.testbed.topology import divide, read_cores
 from sipsched.words import plural
 
@@ -479,6 +480,25 @@ class Testbed:
         return TestbedLabels(
             self.name, self.kind, self.description, self.fidelity, self.accelerator
         )
+
+    def entry(self, sut: Sut) -> HostSpec:
+        """Return the host that receives the UAC's messages: the host of the SUT's front end, or else the SPS.
+
+        Raises
+        ------
+        StableError
+            The SUT needs a host of its own for the front end, and the testbed has no such host.
+        """
+        # In the simulator, only the SPS takes CPU time, so a simulated testbed names no hosts.
+        if sut.front_host == "sps" or self.simulated:
+            return self.sps
+        if self.front is None:
+            raise StableError(
+                f"testbed {self.name}: SUT {sut.name} has a front end on its own host (front_host: front), but "
+                f"{TESTBEDS / self.name}.yaml names no such host; add hosts.front as in "
+                f"{TESTBEDS / 'local-front'}.yaml, or set front_host to sps"
+            )
+        return self.front
 
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
         """Raise an error if a planned measurement (point or run) needs more cores than the proxy's host has.

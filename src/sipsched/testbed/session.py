@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sipsched import scripting
 from sipsched.errors import StableError
+from sipsched.plan.sut import Sut
 from sipsched.testbed import local, virtual, vm
 from sipsched.testbed.connection import CommandResult
 from sipsched.testbed.host import Host
@@ -36,6 +37,11 @@ class Hosts:
     def all(self) -> tuple[Host, ...]:
         """The hosts in the order UAC, proxy (SPS), UAS, and the host of the front end if it exists."""
         return (self.uac, self.sps, self.uas, *([self.front] if self.front else []))
+
+    def entry(self, sut: Sut) -> Host:
+        """Return the host that receives the UAC's messages; see `Testbed.entry`."""
+        role = self.testbed.entry(sut).role
+        return next(host for host in self.all if host.spec.role == role)
 
     @property
     def history(self) -> list[CommandResult]:

@@ -58,7 +58,7 @@ class Ledger:
         `datagrams` if the numbers are counters of the kernels. Over TCP, `messages`: the numbers are the programs'
         counters.
     segments_again
-        Over TCP, segments that the kernels of the three hosts retransmitted (RetransSegs), including segments of SSH.
+        Over TCP, segments that the kernels of all hosts retransmitted (RetransSegs), including segments of SSH.
     """
 
     to_sps: Balance
@@ -73,32 +73,41 @@ class Ledger:
         return max(abs(self.to_sps.residual), abs(self.from_sps.residual))
 
 
-def balance(snapshots: Snapshots, *, fronted: bool = False) -> Ledger:
+def balance(snapshots: Snapshots, *, front: str | None = None) -> Ledger:
     """Return a run's numbers of sent, received and dropped datagrams, from the kernels' counters.
 
     Parameters
     ----------
     snapshots
-        Counters of UAC, SPS and UAS before and after the load, when no message was on the network.
-    fronted
-        Whether every message passes the loopback interface of the SPS once, from its front end to an instance.
+        Counters of UAC, SPS and UAS before and after the load, when no message was on the network. Also the counters
+        of the host `front`, if the front end runs there.
+    front
+        Role of the host of the front end, `sps` or `front`; None without a front end. The ledger counts the front end
+        and the instances as one proxy, and excludes the messages between both.
 
     Raises
     ------
     StableError
         A counter file is missing or truncated.
     """
-    # ASSUME only SIP uses UDP on the three hosts during a run
+    # ASSUME only SIP uses UDP on the hosts during a run
     udp = {role: _delta(snapshots, role) for role in ("uac", "sps", "uas")}
-    agents = [udp["uac"], udp["uas"]]
-    if fronted:
+    agents, proxy, within = [udp["uac"], udp["uas"]], udp["sps"], 0
+    if front == "sps":
         # ASSUME only SIP uses the loopback interface of the proxy's host if a front end passes calls to instances
         within = _looped(snapshots)
-        sps = udp["sps"]
-        udp["sps"] = sps | {name: sps[name] - within for name in ("InDatagrams", "OutDatagrams")}
+    elif front:
+        udp[front] = _delta(snapshots, front)
+        proxy = {name: proxy[name] + udp[front][name] for name in proxy}
+        # ASSUME all datagrams that leave the proxy arrive at UAC and UAS. The counters of the hosts do not tell the
+        # datagrams to UAC and UAS from the datagrams within the proxy. All losses are therefore in `to_sps`.
+        within = proxy["OutDatagrams"] - sum(
+            one[name] for one in agents for name in ("InDatagrams", "InErrors", "NoPorts")
+        )
+    proxy = proxy | {name: proxy[name] - within for name in ("InDatagrams", "OutDatagrams")}
     return Ledger(
-        to_sps=_balance(agents, [udp["sps"]]),
-        from_sps=_balance([udp["sps"]], agents),
+        to_sps=_balance(agents, [proxy]),
+        from_sps=_balance([proxy], agents),
         link_drops=sum(_link_drops(snapshots, role) + udp[role]["SndbufErrors"] for role in udp),
     )
 

@@ -1,5 +1,6 @@
 """Tests of the check that the SPS has enough memory for the proxy."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -41,6 +42,11 @@ def test_a_file_without_the_line_is_an_error(text: str) -> None:
 )
 def test_the_need_of_all_instances(sut: str, threads: int, need: Need) -> None:
     assert memory_need(load_config().sut(sut), threads, 2) == need
+
+
+def test_a_front_end_on_its_own_host_needs_no_memory_of_the_sps() -> None:
+    sut = replace(load_config().sut("kamailio-udp-front"), front_host="front")
+    assert memory_need(sut, 8, 2) == Need(2048, 8, 32)
 
 
 def test_the_memory_of_all_compared_instances_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

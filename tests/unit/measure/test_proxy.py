@@ -51,6 +51,19 @@ def test_every_sut_has_a_configuration_with_its_workers(sut: Sut) -> None:
     assert ("t_relay()" in text) == (sut.routing == "stateful")
 
 
+@pytest.mark.parametrize(
+    "name", ["kamailio-udp-front", "kamailio-tcp-dispatcher", "opensips-tcp-dispatcher"]
+)
+def test_instances_name_a_front_end_on_its_own_host(name: str) -> None:
+    sut, testbed = replace(CAMPAIGN.sut(name), front_host="front"), load_testbed("local-front")
+    text = find_proxy(sut).config_text(sut, testbed, 7, PurePosixPath("/w"))
+    assert testbed.front
+    address = f"{testbed.front.sip_address}:{testbed.front.sip_port}"
+    assert f"alias={sut.transport}:{address}\n" in text
+    assert f'record_route_preset("{address}' in text
+    assert testbed.sps.sip_address not in text
+
+
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_the_command_has_the_memory_of_an_instance(sut: Sut) -> None:
     folder, sps = PurePosixPath("/w"), load_testbed("local").sps

@@ -507,6 +507,10 @@ def test_a_document_reads_existing_studies(document: dict[str, Any]) -> None:
             r"suts\.x\.probe: expected off, found none.* every message twice",
         ),
         (
+            {"front_host": "front"},
+            r"suts\.x\.front_host: expected sps, found front; deployment shared has no front end",
+        ),
+        (
             {"shard_by": "user"},
             r"suts\.x\.shard_by: expected call-id, found user; with deployment shared, no BPF program",
         ),

@@ -10,6 +10,7 @@ import synthetic
 from sipsched.errors import StableError
 from sipsched.paths import PROJECT_ROOT
 from sipsched.plan.documents import read_yaml
+from sipsched.plan.run import Run
 from sipsched.planner.campaign import Plan
 from sipsched.planner.claims import SHARES, Claims
 from sipsched.planner.needs import Needs
@@ -42,6 +43,24 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
         (tmp_path / name).symlink_to(PROJECT_ROOT / name)
     monkeypatch.chdir(tmp_path)
     return Plan.load(read_yaml(PROJECT_ROOT / FILES[0]), FILES, cpus=2)
+
+
+@pytest.mark.usefixtures("plan")
+def test_a_front_end_on_its_own_host_needs_a_testbed_with_this_host() -> None:
+    document = read_yaml(PROJECT_ROOT / FILES[0])
+    document["suts"]["apart"] = document["suts"]["kamailio-udp-front"] | {"front_host": "front"}
+    run = Run("local", "apart", "default", 1, 2, 100, 1)
+    error = (
+        r"testbed local: SUT apart .*local\.yaml names no such host; add hosts\.front .*, or set"
+    )
+    with pytest.raises(StableError, match=error):
+        Plan.load(document, FILES, cpus=2).check_run(run)
+    document["studies"]["load_sweep"]["suts"] = ["apart"]
+    with pytest.raises(StableError, match=error):
+        Plan.load(document, FILES, cpus=2)
+    for bed in ("local-front", "simulated"):
+        plan = Plan.load(document | {"testbed": bed}, FILES, cpus=2)
+        plan.check_run(replace(run, testbed=bed))
 
 
 def find_crossing(plan: Plan, lower: int, upper: int) -> None:

@@ -158,10 +158,15 @@ def test_messages_between_front_and_instances_are_not_counted(tmp_path):
     record = synthetic.write_record(tmp_path / "raw", synthetic.Run(), calls=100, mode=0)
     document = json.loads((record / "run.json").read_text())
     write_counters(record, synthetic.counters(1300, 0))
-    synthetic.rewrite(record, {"sut": document["sut"] | {"deployment": "front", "probe": "off"}})
+    sut, ledger = document["sut"] | {"deployment": "front", "probe": "off"}, document["ledger"]
+    # a front end on its own host dropped messages, which the counters of the SPS do not show
+    ledger["to_sps"]["refused"] = 40
+    synthetic.rewrite(record, {"sut": sut | {"front_host": "front"}, "ledger": ledger})
     messages = tmp_path / "messages.nc"
     write_messages(messages_from_record(record), messages)
-    assert float(run_summary.summarise_run(messages, record)["in_datagrams"]) == 600
+    summary = run_summary.summarise_run(messages, record)
+    assert float(summary["in_datagrams"]) == 600
+    assert float(summary["pdr"]) == pytest.approx(40 / 640)
 
 
 def test_overall_service_time_excludes_only_waiting(tmp_path):

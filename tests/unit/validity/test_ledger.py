@@ -64,10 +64,32 @@ def test_messages_between_front_and_instances_stay_within_the_sps(refused: int) 
         1,
     )
     hosts = run(sps=sps)
-    ledger = balance(hosts, fronted=True)
+    ledger = balance(hosts, front="sps")
     assert (ledger.to_sps.sent, ledger.to_sps.received) == (6000, 6000 - refused)
     assert (ledger.to_sps.refused, ledger.from_sps.sent, ledger.residual) == (refused, 7000, 0)
     assert balance(hosts).residual == 7000
+
+
+@pytest.mark.parametrize(("dropped", "lost"), [((0, 0), 0), ((40, 25), 0), ((0, 7), 3)])
+def test_a_front_end_on_its_own_host_and_its_instances_count_as_one_proxy(
+    dropped: tuple[int, int], lost: int
+) -> None:
+    # The front end drops the first number of the 3,000 requests of the UAC. The instances drop the second number of
+    # the remaining requests. A link from the front end to the instances loses further requests.
+    at_front, at_sps = dropped
+    passed = 3000 - at_front
+    hosts = {
+        "uac": host((4000, 0, 0, 3000, 0, 0, 0)),
+        "front": host((passed + 4000, 0, at_front, passed + 4000, at_front, 0, 0)),
+        "sps": host((passed - at_sps - lost + 3000, 0, at_sps, 7000, at_sps, 0, 0)),
+        "uas": host((3000, 0, 0, 3000, 0, 0, 0)),
+    }
+    ledger = balance(hosts, front="front")
+    assert ledger.to_sps.sent == 6000
+    assert ledger.to_sps.received == 6000 - sum(dropped) - lost
+    assert ledger.to_sps.refused == sum(dropped)
+    assert ledger.from_sps.sent == ledger.from_sps.received == 7000
+    assert ledger.residual == lost
 
 
 def test_other_errors_and_closed_ports_are_distinguished() -> None:
