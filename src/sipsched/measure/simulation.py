@@ -199,8 +199,10 @@ def _proxy_report(
         # The simulated proxy starts together with the load, so its sockets receive only messages of the load.
         shards = ShardReport(report.selected or (report.arrived,), 0, 0, 0, 0)
     if plan.sut.fronted:
-        cpus = tuple(cpu.number for cpu in plan.state.layout.cpus)
-        front = FrontReport("sipsim", cpus, sum(front.charged_ns for front in report.fronts))
+        host = plan.sut.front_host
+        cpus = tuple(cpu.number for cpu in plan.state.layout.cpus) if host == "sps" else ()
+        used_ns = sum(front.charged_ns for front in report.fronts)
+        front = FrontReport("sipsim", cpus, used_ns, host=host)
     if served:
         calls = (*served.calls, *(0,) * (plan.point.threads - len(served.calls)))
     return ProxyReport(report.charged_ns, shards, front, calls)

@@ -310,7 +310,8 @@ class Model:
     def deployed(self, sut: Sut, threads: int, cores: int) -> dict[str, Any]:
         """Return the simulator's parameters for the deployment of a SUT, after `check_sut` has checked the SUT.
 
-        A proxy as front end has one process per core, as in hardware/proxies/kamailio-front.cfg.j2.
+        A proxy as front end has one process per core, as in hardware/proxies/kamailio-front.cfg.j2. A front end on its
+        own host takes no time, like UAC and UAS.
         """
         kind = sut.arrangement
         return {
@@ -320,7 +321,7 @@ class Model:
             "choice": kind.choice,
             "streams": sut.over_tcp,
             "connections": 0 if sut.connections in (None, "per-call") else sut.connections,
-            "fronts": FRONTS.get(kind.front, cores),
+            "fronts": FRONTS.get(kind.front, cores) if sut.front_host == "sps" else 0,
             **dict.fromkeys(("dispatch_ns", "stream_ns", "front_ns", "keep_ns"), 0),
             **{number: self.costs[name] for number, name in kind.costs.items()},
         }

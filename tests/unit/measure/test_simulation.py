@@ -507,6 +507,28 @@ def test_a_run_of_every_deployment_is_valid_and_a_search_ends(
     assert 1000 < lower < upper < 8000
 
 
+@pytest.mark.parametrize(("transport", "deployment"), [("udp", "front"), ("tcp", "dispatcher")])
+def test_a_front_end_on_its_own_host_takes_no_time_of_the_proxys_cores(
+    transport: str, deployment: str, campaign: Config, tmp_path: Path
+) -> None:
+    sut = campaign.sut(named(campaign, transport, deployment))
+    place = replace(point(cores=2, threads=4), sut=sut.name)
+    reports = []
+    for name, host in (("sps", sut), ("front", replace(sut, front_host="front"))):
+        config = replace(campaign, suts={sut.name: host})
+        document = read_record(measured(place.run(1000, 1), config, tmp_path / name))
+        assert document.verdict.grade == "valid"
+        assert document.proxy.front is not None
+        assert document.proxy.front.host == name
+        reports.append(document.proxy)
+    same, own = reports
+    assert same.calls_of_instances == own.calls_of_instances
+    assert same.front and own.front
+    assert (own.front.cpu_ns, own.front.cpus) == (0, ())
+    # only the time of the front end is missing, apart from waits for locks and other effects of the order
+    assert own.cpu_ns == pytest.approx(same.cpu_ns - same.front.cpu_ns, rel=0.1)
+
+
 def test_the_model_has_the_costs_of_every_deployment() -> None:
     named = {name for kind in DEPLOYMENTS.values() for name in kind.costs.values()}
     assert named == set(load_model("kamailio-qm").costs)
