@@ -104,6 +104,19 @@ def test_a_front_end_on_its_own_host_is_recorded_apart_from_the_proxy(
     assert leftovers() == []
 
 
+def test_a_front_end_chooses_the_instance_by_the_called_user(
+    measure: Measure, campaign: Config
+) -> None:
+    name = "kamailio-udp-front"
+    suts = {name: dataclasses.replace(campaign.sut(name), shard_by="user")}
+    record = measure(sut=name, suts=suts, threads=4, cps=200, duration_s=2.5)
+    run = run_json(record)
+    assert run["generator"]["calls_completed"] == 500
+    assert all(75 < calls < 185 for calls in run["proxy"]["calls_of_instances"])
+    assert findings(run)["calls_split"] == findings(run)["share_excess"] == 0
+    assert 'ds_select_dst("1", "2")' in (record / "front.cfg").read_text()
+
+
 def test_few_connections_give_uneven_shares_which_are_recorded(
     measure: Measure,
 ) -> None:

@@ -546,10 +546,10 @@ def _check_sut(sut: Sut, what: str) -> None:
         raise StableError(
             f"{where}.front_host: expected sps, found {sut.front_host}; deployment {sut.deployment} has no front end"
         )
-    if sut.shard_by != "call-id" and not sut.sharded:
+    if sut.shard_by != "call-id" and not (sut.sharded or sut.deployment == "front"):
         raise StableError(
             f"{where}.shard_by: expected call-id, found {sut.shard_by}; with deployment {sut.deployment}, "
-            "no BPF program chooses sockets"
+            "neither a BPF program nor a proxy chooses by the user"
         )
     if not sut.over_tcp:
         if sut.connections is not None:

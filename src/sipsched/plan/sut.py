@@ -162,8 +162,9 @@ class Sut:
     shard_by: Annotated[
         Literal["call-id", "user"],
         Meta(
-            description="In the deployments sockets and partitioned: the part of a message that selects its socket. "
-            "call-id is the Call-ID. user is the user of the URI in the To header (docs/partitioned.md)."
+            description="In the deployments sockets, partitioned and front: the part of a message that selects its "
+            "socket or instance. call-id is the Call-ID. user is the user of the URI in the To header "
+            "(docs/partitioned.md)."
         ),
     ] = "call-id"
 

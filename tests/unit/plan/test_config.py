@@ -512,7 +512,7 @@ def test_a_document_reads_existing_studies(document: dict[str, Any]) -> None:
         ),
         (
             {"shard_by": "user"},
-            r"suts\.x\.shard_by: expected call-id, found user; with deployment shared, no BPF program",
+            r"suts\.x\.shard_by: expected call-id, found user; with deployment shared, neither",
         ),
         ({"shard_by": "from"}, r"suts\.x\.shard_by: expected one of call-id, user, found 'from'"),
         ({"transport": "sctp"}, r"suts\.x\.transport: expected one of udp, tcp, found 'sctp'"),
