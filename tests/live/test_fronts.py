@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from helpers import (
@@ -146,9 +147,14 @@ def test_dead_instance_loses_its_calls_and_invalidates_the_run(measure: Measure,
     assert sut == "kamailio-tcp-listeners" or int(lost[1]) > 50
 
 
+@pytest.mark.parametrize(("name", "host"), [("local", "sps"), ("local-front", "front")])
 @pytest.mark.parametrize("sut", FRONTS)
-def test_dead_front_ends_the_run_with_its_reason(measure: Measure, sut: str) -> None:
-    with under_load(measure, sut=sut, threads=2, cps=200, duration_s=1.5, drain_s=2.0) as made:
+def test_dead_front_ends_the_run_with_its_reason(
+    measure: Measure, campaign: Config, sut: str, name: str, host: Literal["sps", "front"]
+) -> None:
+    suts = {sut: dataclasses.replace(campaign.sut(sut), front_host=host)}
+    load = {"cps": 200, "duration_s": 1.5, "drain_s": 2.0}
+    with under_load(measure, sut=sut, suts=suts, bed=load_testbed(name), threads=2, **load) as made:
         for pid in pids(FRONTS[sut]):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(TransientError, match=r"the front end \((front|dispatcher)\) .* ended"):
