@@ -57,6 +57,7 @@ static const struct entry ENTRIES[] = {
 	NS(idle_exit_ns),
 	BETWEEN(tick_ns, NUMBER, 1000, 1e12),
 	NS(refill_ns),
+	NS(refill_doubling_ns),
 	NS(refill_near_ns),
 	NS(refill_far_ns),
 	NS(balance_ns),

@@ -62,6 +62,11 @@ struct model {
 	uint32_t peers;
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;
 	uint64_t refill_ns, refill_near_ns, refill_far_ns, balance_ns;
+	/*
+	 * further time to refill the caches, per doubling of 1 + N; N is the number of other workers and other programs that
+	 * have run on this CPU since the worker last ran on this CPU
+	 */
+	uint64_t refill_doubling_ns;
 	uint64_t stall_every_ns, stall_ns; /* means of exponentially distributed times; 0: no stalls */
 	/* true: the kernel accounts the time of softirqs separately from the interrupted task */
 	bool irq_time_accounting;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <math.h>
+#include <string.h>
 #include "sched.h"
 
 /* The kernel's weights per nice value: sched_prio_to_weight[] in kernel/sched/core.c. */
@@ -96,15 +98,35 @@ uint64_t sched_charged(const struct sim *sim, const struct worker *w)
 }
 
 /*
+ * Return the number of other workers that have run on a CPU since `w` last ran there. If `w` has never run there, count
+ * all workers that have run there. Then move `w` to the front of the CPU's list of workers.
+ */
+static uint32_t count_others(struct cpu *cpu, const struct worker *w)
+{
+	uint32_t n = 0;
+
+	while (n < cpu->n_recent && cpu->recent[n] != w)
+		n++;
+	cpu->n_recent += n == cpu->n_recent;
+	memmove(&cpu->recent[1], cpu->recent, n * sizeof(*cpu->recent));
+	cpu->recent[0] = w;
+	return n;
+}
+
+/*
  * Add the cost of cold caches after another worker ran. The worker spends the time of refilling in its current or next
  * service.
  */
-static void refill(const struct model *m, struct worker *w)
+static void refill(const struct model *m, struct cpu *cpu, struct worker *w)
 {
+	uint64_t ns = m->refill_ns;
+
+	if (m->refill_doubling_ns)
+		ns += (uint64_t)(log2(1.0 + count_others(cpu, w)) * (double)m->refill_doubling_ns + 0.5);
 	if (w->in_service)
-		w->left_ns += m->refill_ns;
-	else
-		w->cold_ns = m->refill_ns;
+		w->left_ns += ns;
+	else if (ns > w->cold_ns)
+		w->cold_ns = ns;
 }
 
 /* Let `next` run (NULL: the CPU becomes idle), and charge the cost of the switch (context_switch() in core.c). */
@@ -153,7 +175,7 @@ static void switch_to(struct sim *sim, struct cpu *cpu, struct worker *next)
 		}
 		worker_resumes(next);
 		if (cpu->warm != next)
-			refill(m, next);
+			refill(m, cpu, next);
 		cpu->warm = next;
 	}
 	if (sim->switched)

@@ -33,7 +33,8 @@ static bool allocate(struct sim *sim)
 
 		cpu->fair.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
 		cpu->rt.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
-		if (!cpu->fair.queue || !cpu->rt.queue)
+		cpu->recent = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
+		if (!cpu->fair.queue || !cpu->rt.queue || !cpu->recent)
 			return false;
 	}
 	return true;
@@ -239,6 +240,7 @@ void sim_free(struct sim *sim)
 	for (uint32_t i = 0; sim->cpus && i < sim->model.cores; i++) {
 		free(sim->cpus[i].fair.queue);
 		free(sim->cpus[i].rt.queue);
+		free(sim->cpus[i].recent);
 		fifo_free(&sim->cpus[i].raised);
 		fifo_free(&sim->cpus[i].backlog);
 	}

@@ -124,6 +124,9 @@ struct rt_rq {
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
+	/* All workers that have run on this CPU. The worker that ran last comes first. Empty if refill_doubling_ns is 0. */
+	const struct worker **recent;
+	uint32_t n_recent;
 	/*
 	 * `curr` continues its work at this time, after switches and softirqs. Work before this time is already
 	 * accounted.

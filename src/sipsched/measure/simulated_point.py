@@ -35,7 +35,9 @@ EVENTS_A_CALL = 5_000
 WITHOUT: Mapping[str, Mapping[str, Value]] = {
     "lock": {"lock_share": 0.0, "socket_lock_ns": 0},
     "switches": {"switch_ns": 0, "idle_exit_ns": 0},
-    "refills": {"refill_ns": 0, "refill_near_ns": 0, "refill_far_ns": 0, "transfer_ns": 0},
+    "refills": dict.fromkeys(
+        ("refill_ns", "refill_doubling_ns", "refill_near_ns", "refill_far_ns", "transfer_ns"), 0
+    ),
     "stalls": {"stall_every_ns": 0},
     "receive": {"interrupt_ns": 0, "receive_ns": 0, "wake_ns": 0},
     "placement": {"placement": False},

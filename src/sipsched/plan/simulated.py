@@ -105,7 +105,10 @@ class Lengths:
 
 @dataclass(frozen=True)
 class ModelParameters:
-    """The parameters of hardware/simulator/model.h, each with its source."""
+    """The parameters of hardware/simulator/model.h, each with its source.
+
+    A model's file may omit `refill_doubling_ns`, which was added after models existed.
+    """
 
     copy_ns: Annotated[
         Whole, Meta(description="Time of recv after recv has removed the datagram from the queue.")
@@ -197,6 +200,13 @@ class ModelParameters:
             "means any number."
         ),
     ]
+    refill_doubling_ns: Annotated[
+        Whole,
+        Meta(
+            description="Further time to refill the caches, per doubling of 1 + N. N is the number of other workers "
+            "and other programs that have run on the CPU since the worker last ran on the CPU."
+        ),
+    ] = Whole(0, "Not in the model's file.")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sipsched.errors import StableError
 from sipsched.measure import acquisition
 from sipsched.measure.crossing_search import search_crossing
 from sipsched.measure.generator import Sipload
-from sipsched.measure.simulated_point import plan_point
+from sipsched.measure.simulated_point import WITHOUT, plan_point
 from sipsched.measure.simulator import T0_NS
 from sipsched.plan.config import Config, load_config
 from sipsched.plan.crossover import draw
@@ -217,6 +217,7 @@ def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:
     numbers = plan_point(point(), campaign, without).numbers
     names = ("switch_ns", "idle_exit_ns", "refill_far_ns", "stall_every_ns", "receive_ns")
     assert not any(numbers[name] for name in (*names, "lock_share", "placement"))
+    assert {name for name in numbers if name.startswith("refill")} == WITHOUT["refills"].keys()
     assert "without lock, switches" in without.description
 
 

@@ -134,6 +134,7 @@ VARIANTS: dict[str, ModelNumbers] = {
     },
     "logger": {"rules": "cfs", "logger_ns": 10_000, "logger_queue": 2},
     "socket lock": {"socket_lock_ns": 3_000, "transfer_ns": 8_000},
+    "refills that grow": {"refill_doubling_ns": 10_000},
 }
 
 
@@ -334,6 +335,42 @@ def test_the_costs_of_a_message_on_an_idle_cpu(
     # no task is charged for a softirq on an idle CPU, or for the exit from idle
     each = 8_000 + 1_000 + 2_000 + 4_000
     assert sum(worker.charged_ns for worker in report.workers) == 3 * each + sum(served)
+
+
+@pytest.mark.parametrize(
+    ("changes", "others"),
+    [
+        ({"workers": 1}, [0, 0, 0, 0, 0, 0]),
+        ({"workers": 2}, [0, 1, 1, 1, 1, 1]),
+        ({"workers": 4}, [0, 1, 2, 3, 3, 3]),
+        ({"workers": 4, "cores": 2, "placement": False}, [0, 0, 1, 1, 1, 1]),
+    ],
+    ids=["1 worker", "2 workers", "4 workers", "4 workers on 2 CPUs"],
+)
+def test_a_refill_grows_with_the_number_of_other_workers_on_the_cpu(
+    changes: ModelNumbers, others: list[int], tmp_path: Path
+) -> None:
+    """Let idle workers serve messages in turn. Other workers of the CPU have displaced the data of each worker."""
+    numbers = {**COSTS, **changes, "calls": 6, "refill_ns": 0, "refill_doubling_ns": 10_000}
+    report, records = trace(numbers, tmp_path)
+    served = [SERVICE_NS + round(10_000 * math.log2(1 + n)) for n in others]
+    assert list(records["t_sip_out"] - records["t_sip_in"]) == served
+    # the CPUs count the refills as time of the workers
+    each = 1_000 + 2_000 + 4_000
+    assert sum(cpu.task for cpu in report.cpus) == 6 * each + sum(served)
+
+
+def test_a_worker_refills_its_caches_after_each_preemption_of_a_service(tmp_path: Path) -> None:
+    """Let a SCHED_FIFO task preempt services. Each return of the worker costs a switch and a refill."""
+    beside = competitor(60_000, 10_000, policy="fifo")
+    numbers = {**COSTS, **beside, "calls": 50, "refill_ns": 0, "refill_doubling_ns": 5_000}
+    _, records = trace(numbers, tmp_path)
+    on_cpu = (records["t_sip_out"] - records["t_sip_in"] - records["off_cpu_ns"]).astype("i8")
+    preemptions = records["switches"].astype("i8")
+    assert preemptions.max() >= 2
+    rest = on_cpu - preemptions * (8_000 + 5_000)
+    # only the task ran before the service, or nothing ran
+    assert set(rest[1:]) <= {SERVICE_NS, SERVICE_NS + 5_000}
 
 
 @pytest.mark.parametrize("accounting", [False, True])
