@@ -3,8 +3,10 @@
     python workflow/fit_papers.py           # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
     python workflow/fit_papers.py bursts    # on each CPU, bursts of another program interrupt the proxy instead
     python workflow/fit_papers.py both      # stalls and bursts interrupt the proxy
+    python workflow/fit_papers.py cold      # stalls, and a cost of cold caches that grows with the number of workers
 
-The program does not change the file config/models/opensips-papers.yaml.
+During the search, the program prints better parameters as soon as it finds them. The program does not change the file
+config/models/opensips-papers.yaml.
 """
 
 import argparse
@@ -20,9 +22,9 @@ import pandas as pd
 from sipsched.analysis.papers import load_points
 from sipsched.analysis.papers_fit import (
     FAILED,
-    INTERRUPTIONS,
     METRICS,
     POLISHED,
+    VARIANTS,
     fit,
     fitted_half,
     log_ratios,
@@ -40,6 +42,8 @@ FIRST_REP, OTHER_REP = 1001, 2001
 """First seeds of random call arrivals for two sets of simulations. The seeds of the pages begin at 1."""
 PUBLISHED = fitted_half(load_points())
 MODEL = load_model("opensips-papers").numbers
+SMALLEST: dict[int, float] = {}
+"""The smallest mean square that the search has found, by the number of sets of random arrivals per column."""
 PREDICTOR = GridPredictor(load_config(), load_testbed("simulated-papers"), "opensips-udp", CALLS)
 
 
@@ -57,6 +61,18 @@ def predict(
     return runs.groupby("column")[list(METRICS)].mean()
 
 
+def predict_and_print(change: Mapping[str, Any], arrivals: int) -> pd.DataFrame | None:
+    """Call `predict`. If the mean square is the smallest so far with as many sets of arrivals, print the parameters."""
+    means = predict(change, arrivals)
+    found = FAILED if means is None else loss(means, PUBLISHED)
+    if found < SMALLEST.get(arrivals, FAILED):
+        SMALLEST[arrivals] = found
+        print(
+            f"mean square {found:.4f} with {arrivals} sets of arrivals: {dict(change)}", flush=True
+        )
+    return means
+
+
 def mean_square(change: Mapping[str, Any]) -> float:
     """Return the mean squared log ratio of simulated to published values for changed parameters; NaN if a run fails."""
     means = predict(change, POLISHED)
@@ -65,10 +81,10 @@ def mean_square(change: Mapping[str, Any]) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fit the model of the papers' proxy.")
-    parser.add_argument("interruptions", nargs="?", choices=INTERRUPTIONS, default="stalls")
-    free_parameters = INTERRUPTIONS[parser.parse_args().interruptions]
+    parser.add_argument("variant", nargs="?", choices=VARIANTS, default="stalls")
+    free_parameters = VARIANTS[parser.parse_args().variant]
     began = time.monotonic()
-    fitted = fit(PUBLISHED, MODEL, predict, free_parameters)
+    fitted = fit(PUBLISHED, MODEL, predict_and_print, free_parameters)
     if fitted.loss >= FAILED:
         sys.exit("fit_papers: no simulated run of the best parameters finished")
     values = fitted.values.tolist()

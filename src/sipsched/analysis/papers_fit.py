@@ -69,12 +69,20 @@ BURSTS = (
 )
 QUEUE = Free("queue", 15, 800, "number of messages that fit into the socket's queue")
 FREE = (*COSTS, *STALLS, QUEUE)
-INTERRUPTIONS = {
+COLD = Free(
+    "refill_doubling_ns",
+    10,
+    60e3,
+    "time to refill caches, per doubling of 1 + the number of other workers that ran meanwhile",
+)
+VARIANTS = {
     "stalls": FREE,
     "bursts": (*COSTS, *BURSTS, QUEUE),
     "both": (*COSTS, *STALLS, *BURSTS, QUEUE),
+    "cold": (*COSTS, COLD, *STALLS, QUEUE),
 }
-"""Parameters of three fits, by what takes the CPUs from the proxy: stalls, bursts of other programs, or both."""
+"""Parameters of four fits. In three fits, stalls, bursts of other programs, or both take the CPUs from the proxy. The
+fit `cold` has stalls, and a worker refills its caches for longer if more other workers ran meanwhile."""
 
 
 def numbers(
@@ -109,12 +117,14 @@ def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     """Read the values of the parameters in `free` from a model's file. Return an array with one value per parameter.
 
     If the model has no bursts, each stall becomes a burst of the largest weight. If `free` also contains the stalls,
-    the bursts are as rare as possible, so that they hardly change the model.
+    the bursts are as rare as possible, so that they hardly change the model. If the model's refills do not grow with
+    the number of workers, the growth is as small as possible.
     """
     known = {
         **model,
         "service_ns": float(np.mean(model["service_ns"][1:])),
         "queue": RECEIVE_BUFFER_BYTES / model["truesize"][1],
+        COLD.name: model[COLD.name] or COLD.low,
     }
     if not model["burst_every_ns"]:
         known |= {f"burst_{name}": model[f"stall_{name}"] for name in ("every_ns", "ns")}

@@ -9,8 +9,8 @@ import pytest
 from sipsched.analysis.papers import load_points, wide
 from sipsched.analysis.papers_fit import (
     FREE,
-    INTERRUPTIONS,
     METRICS,
+    VARIANTS,
     fit,
     fitted_half,
     log_ratios,
@@ -62,15 +62,13 @@ def test_numbers_and_values_are_inverse_functions():
     values = np.array([np.sqrt(free.low * free.high) for free in FREE])
     found = numbers(values, MODEL)
     assert values_of({**MODEL, **found}) == pytest.approx(values, rel=1e-3)
-    bursts = np.array([np.sqrt(free.low * free.high) for free in INTERRUPTIONS["bursts"]])
+    bursts = np.array([np.sqrt(free.low * free.high) for free in VARIANTS["bursts"]])
     stalls = [MODEL["stall_every_ns"], MODEL["stall_ns"], 88761]
-    assert values_of(MODEL, INTERRUPTIONS["bursts"])[5:8].tolist() == stalls
-    changed = numbers(bursts, MODEL, INTERRUPTIONS["bursts"])
+    assert values_of(MODEL, VARIANTS["bursts"])[5:8].tolist() == stalls
+    changed = numbers(bursts, MODEL, VARIANTS["bursts"])
     assert changed["stall_every_ns"] == 0
     assert found["burst_every_ns"] == 0
-    assert values_of({**MODEL, **changed}, INTERRUPTIONS["bursts"]) == pytest.approx(
-        bursts, rel=1e-3
-    )
+    assert values_of({**MODEL, **changed}, VARIANTS["bursts"]) == pytest.approx(bursts, rel=1e-3)
     shares = np.array(found["service_ns"]) / values[0]
     assert shares == pytest.approx(np.array(MODEL["service_ns"]) / values_of(MODEL)[0])
 
@@ -139,10 +137,21 @@ def test_the_fit_is_nearer_to_the_fitted_half_than_its_mean(half, predictor):
 
 
 def test_a_fit_of_stalls_and_bursts_starts_with_the_stalls_of_the_model_and_rare_bursts():
-    both = INTERRUPTIONS["both"]
+    both = VARIANTS["both"]
     values = dict(zip((free.name for free in both), values_of(MODEL, both), strict=True))
 
     assert values["stall_every_ns"] == MODEL["stall_every_ns"]
     assert values["burst_every_ns"] == 5e9
     changed = numbers(list(values.values()), MODEL, both)
     assert (changed["stall_every_ns"], changed["burst_every_ns"]) == (MODEL["stall_every_ns"], 5e9)
+
+
+def test_a_fit_of_growing_refills_starts_with_the_model_and_the_smallest_growth():
+    cold = VARIANTS["cold"]
+    values = dict(zip((free.name for free in cold), values_of(MODEL, cold), strict=True))
+    changed = numbers(list(values.values()), MODEL, cold)
+
+    assert changed["refill_doubling_ns"] == values.pop("refill_doubling_ns") == 10
+    assert list(values.values()) == values_of(MODEL).tolist()
+    again = values_of({**MODEL, **changed, "refill_doubling_ns": 7000}, cold)
+    assert dict(zip((free.name for free in cold), again, strict=True))["refill_doubling_ns"] == 7000
