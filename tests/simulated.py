@@ -19,7 +19,7 @@ NOTHING = dict.fromkeys(
     (
         *("link_ns", "interrupt_ns", "receive_ns", "wake_ns", "switch_ns", "idle_exit_ns"),
         *("refill_ns", "refill_doubling_ns", "refill_near_ns", "refill_far_ns", "balance_ns"),
-        "irq_time_accounting",
+        *("irq_time_accounting", "receive_first_cpu"),
         *("stall_every_ns", "stall_ns", "copy_ns", "send_ns", "loop_ns"),
         *("socket_lock_ns", "transfer_ns"),
         *("empty_receive_ns", "receive_cpus", "ring_ns", "hold_ns", "migration_cost_ns", "nice"),

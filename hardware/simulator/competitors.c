@@ -24,7 +24,7 @@ static uint64_t draw_burst(struct sim *sim, const struct worker *w, uint64_t mea
 
 static void set_timer(struct sim *sim, const struct worker *w, uint64_t at)
 {
-	tree_set(&sim->tree, SOURCE_CPUS + sim->model.cores + w->id - sim->n_workers, at);
+	tree_set(&sim->tree, SOURCE_CPUS + sim->n_cpus + w->id - sim->n_workers, at);
 }
 
 void competitors_init(struct sim *sim, uint64_t *state)

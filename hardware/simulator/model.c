@@ -48,6 +48,7 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(cores, COUNT, 1, CPUS_MAX),
 	BETWEEN(cores_per_processor, COUNT, 1, CPUS_MAX),
 	BETWEEN(receive_cpus, COUNT, 0, CPUS_MAX),
+	BETWEEN(receive_first_cpu, COUNT, 0, CPUS_MAX),
 	BETWEEN(peers, COUNT, 1, 1e6),
 	NS(link_ns),
 	NS(interrupt_ns),
@@ -266,6 +267,8 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 			return complain(error, size, "missing", ENTRIES[i].name);
 	if (model->receive_cpus > model->cores)
 		return complain(error, size, "larger than the number of cores", "receive_cpus");
+	if (model->receive_first_cpu + model->receive_cpus > CPUS_MAX)
+		return complain(error, size, "larger than the number of CPUs", "receive_first_cpu");
 	if (model->sockets > model->workers)
 		return complain(error, size, "larger than the number of workers", "sockets");
 	if (model->sockets % model->instances)

@@ -57,7 +57,12 @@ struct model {
 	/* An answered call is late if its 200 takes longer than setup_limit_ns plus the ring time. */
 	uint64_t setup_limit_ns;
 	/* members that describe the machine */
-	uint32_t cores, cores_per_processor, receive_cpus;
+	uint32_t cores, cores_per_processor;
+	/*
+	 * `receive_cpus` neighbouring CPUs run the receive softirqs; the first is `receive_first_cpu`. A CPU with the number
+	 * `cores` or a larger number only receives, because the workers use the first `cores` CPUs
+	 */
+	uint32_t receive_cpus, receive_first_cpu;
 	/* Number of addresses per agent, which calls use in turn. The datagrams from one address form a flow (cpu.c). */
 	uint32_t peers;
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;

@@ -185,7 +185,7 @@ void output_report(const struct sim *sim, FILE *file)
 			c->sent_again[TRACE_KIND_ACK] + c->sent[TRACE_KIND_BYE] +
 			c->sent_again[TRACE_KIND_BYE]);
 	fprintf(file, "  \"cpus\": [");
-	for (uint32_t i = 0; i < sim->model.cores; i++) {
+	for (uint32_t i = 0; i < sim->n_cpus; i++) {
 		fprintf(file, "%s\n    {", comma);
 		for (int way = 0; way < SPENT_WAYS; way++)
 			fprintf(file, "%s\"%s\": %" PRIu64, way ? ", " : "", WAYS[way],

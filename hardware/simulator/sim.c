@@ -9,17 +9,20 @@ static bool allocate(struct sim *sim)
 	const struct model *m = &sim->model;
 
 	sim->n_workers = m->workers + m->fronts;
+	sim->n_cpus = m->cores;
+	if (m->receive_cpus && m->receive_first_cpu + m->receive_cpus > m->cores)
+		sim->n_cpus = m->receive_first_cpu + m->receive_cpus;
 	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns ? m->cores : 0);
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
 	sim->workers = calloc(sim->n_workers + sim->n_others, sizeof(*sim->workers));
-	sim->cpus = calloc(m->cores, sizeof(*sim->cpus));
+	sim->cpus = calloc(sim->n_cpus, sizeof(*sim->cpus));
 	sim->locks = calloc(m->instances, sizeof(*sim->locks));
-	sim->stall_states = calloc(m->cores, sizeof(*sim->stall_states));
+	sim->stall_states = calloc(sim->n_cpus, sizeof(*sim->stall_states));
 	sim->burst_states = calloc(m->cores, sizeof(*sim->burst_states));
 	sim->log_queue.blocked = calloc(sim->n_workers, sizeof(*sim->log_queue.blocked));
 	if (!sim->calls || !sim->workers || !sim->cpus || !sim->locks || !sim->stall_states ||
 	    !sim->burst_states || !sim->log_queue.blocked || !sockets_init(sim) ||
-	    !tree_init(&sim->tree, SOURCE_CPUS + m->cores + sim->n_others))
+	    !tree_init(&sim->tree, SOURCE_CPUS + sim->n_cpus + sim->n_others))
 		return false;
 	for (uint32_t i = 0; i < m->instances; i++) {
 		uint32_t workers = m->compared ? m->compared_workers[i] : m->workers / m->instances;
@@ -28,7 +31,7 @@ static bool allocate(struct sim *sim)
 		if (!sim->locks[i].spinning)
 			return false;
 	}
-	for (uint32_t i = 0; i < m->cores; i++) {
+	for (uint32_t i = 0; i < sim->n_cpus; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 
 		cpu->fair.queue = calloc(sim->n_workers + sim->n_others, sizeof(struct worker *));
@@ -124,7 +127,7 @@ const char *sim_init(struct sim *sim, const struct model *given)
 	}
 	for (uint32_t i = 0; i < sim->n_workers; i++)
 		init_worker(sim, i);
-	for (uint32_t i = 0; i < model->cores; i++) {
+	for (uint32_t i = 0; i < sim->n_cpus; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 
 		cpu->id = i;
@@ -167,7 +170,7 @@ static const char *check_conservation(struct sim *sim)
 	const struct counts *c = &sim->counts;
 	uint64_t served = 0, ran = 0, task = 0;
 
-	for (uint32_t i = 0; i < sim->model.cores; i++) {
+	for (uint32_t i = 0; i < sim->n_cpus; i++) {
 		struct cpu *cpu = &sim->cpus[i];
 		uint64_t spent[SPENT_WAYS], sum = 0;
 
@@ -215,8 +218,8 @@ const char *sim_run(struct sim *sim)
 			return "not at its end after events_max events: the load is far above the capacity, "
 			       "or events_max is too small";
 		sim->now = at;
-		if (source >= SOURCE_CPUS + sim->model.cores)
-			competitor_event(sim, source - SOURCE_CPUS - sim->model.cores);
+		if (source >= SOURCE_CPUS + sim->n_cpus)
+			competitor_event(sim, source - SOURCE_CPUS - sim->n_cpus);
 		else if (source >= SOURCE_CPUS)
 			cpu_event(sim, &sim->cpus[source - SOURCE_CPUS]);
 		else if (source == SOURCE_SCRIPT)
@@ -237,7 +240,7 @@ const char *sim_run(struct sim *sim)
 
 void sim_free(struct sim *sim)
 {
-	for (uint32_t i = 0; sim->cpus && i < sim->model.cores; i++) {
+	for (uint32_t i = 0; sim->cpus && i < sim->n_cpus; i++) {
 		free(sim->cpus[i].fair.queue);
 		free(sim->cpus[i].rt.queue);
 		free(sim->cpus[i].recent);

@@ -227,7 +227,8 @@ struct sim {
 	struct lock *locks;         /* one lock per instance */
 	uint32_t *connections_held; /* number of held connections per worker */
 	struct connection *connections;
-	struct cpu *cpus;
+	struct cpu *cpus; /* the CPUs of the workers, followed by CPUs that only receive */
+	uint32_t n_cpus;
 	uint64_t order;
 	uint64_t *stall_states, *burst_states;
 	double service_mu[KINDS], service_sigma[KINDS];

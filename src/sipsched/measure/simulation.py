@@ -101,7 +101,7 @@ def _observed(
 ) -> Observed:
     """Convert the reports of the simulator and of its UAC into the counts of a load."""
     served = _served(report, records) if plan.sut.told_apart else None
-    counters = _counters(report, len(plan.state.layout.cpus), plan.sut.over_tcp)
+    counters = _counters(report, plan.sut.over_tcp)
     return Observed(
         started=0.0,
         ended=0.0,
@@ -284,13 +284,11 @@ def _hosts(kernel: str, cpus: tuple[int, ...]) -> HostReports:
     return HostReports(host((), program), host(cpus, program), host((), program))
 
 
-def _counters(
-    report: SimulatorReport, cores: int, over_tcp: bool
-) -> dict[str, dict[str, dict[str, str]]]:
+def _counters(report: SimulatorReport, over_tcp: bool) -> dict[str, dict[str, dict[str, str]]]:
     """Convert the simulator's counts into texts in the format of the kernel's counter files, such as /proc/stat."""
     from_uas = report.arrived - report.from_uac
     to_uas = report.datagrams_sent - report.sent_to_uac
-    idle = _proc_stat([(0, 0, 0, 0)] * cores)
+    idle = _proc_stat([(0, 0, 0, 0)] * len(report.cpus))
     busy = _proc_stat(
         [(cpu.task + cpu.switch, cpu.idle, cpu.receive, cpu.stall) for cpu in report.cpus]
     )

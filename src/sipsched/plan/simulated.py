@@ -107,7 +107,7 @@ class Lengths:
 class ModelParameters:
     """The parameters of hardware/simulator/model.h, each with its source.
 
-    A model's file may omit `refill_doubling_ns`, which was added after models existed.
+    A model's file may omit `refill_doubling_ns` and `receive_first_cpu`, which were added after models existed.
     """
 
     copy_ns: Annotated[
@@ -205,6 +205,13 @@ class ModelParameters:
         Meta(
             description="Further time to refill the caches, per doubling of 1 + N. N is the number of other workers "
             "and other programs that have run on the CPU since the worker last ran on the CPU."
+        ),
+    ] = Whole(0, "Not in the model's file.")
+    receive_first_cpu: Annotated[
+        Whole,
+        Meta(
+            description="Number of the first CPU that runs receive softirqs. The proxy's CPUs have the numbers from 0 "
+            "on. A CPU with a larger number only receives."
         ),
     ] = Whole(0, "Not in the model's file.")
 

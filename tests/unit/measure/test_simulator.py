@@ -56,6 +56,39 @@ def test_waits_for_one_server_follow_pollaczek_and_khinchine(
     agrees(load / (1 - load) * (1 + scv) / 2, changes, waiting, tmp_path)
 
 
+RECEIVE_NS = 40_000
+ELSEWHERE: ModelNumbers = {
+    "service_law": "constant",
+    "receive_cpus": 1,
+    "receive_first_cpu": 1,
+    "receive_ns": RECEIVE_NS,
+}
+"""Parameters of one worker on CPU 0, while CPU 1 only receives."""
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_a_softirq_on_a_cpu_without_workers_takes_no_time_from_the_worker(
+    load: float, tmp_path: Path
+) -> None:
+    """Expect the wait of M/D/1 with the service time alone, plus the time of the softirq.
+
+    The receiving CPU is a faster server with a constant time in front of the worker. Such a server adds its own time,
+    but no waiting (Avi-Itzhak 1965).
+    """
+    changes = {**ELSEWHERE, "rate_cps": load * 1e9 / SERVICE_NS}
+    agrees(load / (1 - load) / 2 + RECEIVE_NS / SERVICE_NS, changes, waiting, tmp_path)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_only_the_chosen_cpu_receives(cores: int, tmp_path: Path) -> None:
+    """Let CPU 1 receive. With one core, CPU 1 has no workers; with two cores, workers also use CPU 1."""
+    changes = {**ELSEWHERE, "cores": cores, "workers": 2, "rate_cps": 9000.0, "calls": 1000}
+    report, _ = trace({**SERVER, **changes}, tmp_path)
+    assert [cpu.receive for cpu in report.cpus] == [0, 1000 * RECEIVE_NS]
+    assert report.cpus[0].task > 0
+    assert (report.cpus[1].task > 0) == (cores == 2)
+
+
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 @pytest.mark.parametrize("policy", ["other", "fifo"])
 @pytest.mark.parametrize("servers", [2, 4])
@@ -121,6 +154,7 @@ VARIANTS: dict[str, ModelNumbers] = {
     "overloaded, one core": {"cores": 1},
     "drawn hold times": {"hold_exponential": True},
     "no softirq": {"receive_cpus": 0},
+    "softirqs on other CPUs": {"receive_cpus": 2, "receive_first_cpu": 3},
     "competitors": {
         "competitors": 3,
         "competitor_period_ns": [20_000_000, 0, 5_000_000, *[0] * 13],
@@ -405,6 +439,7 @@ def test_one_interrupt_receives_all_messages_that_arrived(tmp_path: Path) -> Non
         ({"rules": "bfs"}, "not an allowed value"),
         ({"service_ns": [1, 2]}, "not an allowed value"),
         ({"receive_cpus": 9}, "larger than the number of cores"),
+        ({"receive_first_cpu": 256}, "larger than the number of CPUs: receive_first_cpu"),
         ({"sockets": 9}, "larger than the number of workers: sockets"),
         ({"sockets": 0}, "not an allowed value"),
         ({"peers": 0}, "not an allowed value"),
