@@ -216,11 +216,13 @@ def fit(
         return FAILED if predicted is None else loss(predicted, published)
 
     bounds = np.log([(parameter.low, parameter.high) for parameter in free])
+    low, high = bounds.T
     broad = optimize.differential_evolution(
         score,
         bounds,
         args=(SEARCHED,),
-        x0=np.clip(np.log(values_of(model, free)), *bounds.T),
+        # By rounding, scipy may regard a start at a bound as outside of the bounds.
+        x0=np.clip(np.log(values_of(model, free)), low + 1e-9, high - 1e-9),
         popsize=4,
         maxiter=generations,
         rng=seed,

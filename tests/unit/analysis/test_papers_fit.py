@@ -93,8 +93,10 @@ def test_the_fit_recovers_the_numbers_behind_the_points(half, predictor):
     assert values["queue"] == pytest.approx(90, rel=0.2)
 
 
-def test_the_fit_continues_after_a_run_that_does_not_end(half):
-    found = fit(half, MODEL, lambda change, arrivals: None, generations=1, polish=2)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_fit_continues_after_a_run_that_does_not_end(variant, half):
+    free = VARIANTS[variant]
+    found = fit(half, MODEL, lambda change, arrivals: None, free, generations=1, polish=2)
     assert found.loss == 1000
 
 
