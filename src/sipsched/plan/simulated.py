@@ -107,7 +107,7 @@ class Lengths:
 class ModelParameters:
     """The parameters of hardware/simulator/model.h, each with its source.
 
-    A model's file may omit `refill_doubling_ns` and `receive_first_cpu`, which were added after models existed.
+    A model's file may omit the last four parameters, which are newer than the first models.
     """
 
     copy_ns: Annotated[
@@ -161,20 +161,6 @@ class ModelParameters:
     lock_share: Annotated[
         Fraction, Meta(description="Share of the service time that needs the shared lock.")
     ]
-    socket_lock_ns: Annotated[
-        Whole,
-        Meta(
-            description="Time for which a worker that receives a datagram, or the softirq, holds the lock of the "
-            "socket's queue. Other CPUs spin meanwhile."
-        ),
-    ]
-    transfer_ns: Annotated[
-        Whole,
-        Meta(
-            description="Additional time per message if a worker on another CPU received the socket's previous "
-            "message, because the cache lines of the socket and of the shared memory are on that CPU."
-        ),
-    ]
     spin_ns: Annotated[Whole, Meta(description="Time of spinning before sched_yield().")]
     yield_ns: Annotated[Whole, Meta(description="Time of sched_yield().")]
     burst_every_ns: Annotated[
@@ -200,6 +186,20 @@ class ModelParameters:
             "means any number."
         ),
     ]
+    socket_lock_ns: Annotated[
+        Whole,
+        Meta(
+            description="Time for which a worker that receives a datagram, or the softirq, holds the lock of the "
+            "socket's queue. Other CPUs spin meanwhile."
+        ),
+    ] = Whole(0, "Not in the model's file.")
+    transfer_ns: Annotated[
+        Whole,
+        Meta(
+            description="Additional time per message if a worker on another CPU received the socket's previous "
+            "message, because the cache lines of the socket and of the shared memory are on that CPU."
+        ),
+    ] = Whole(0, "Not in the model's file.")
     refill_doubling_ns: Annotated[
         Whole,
         Meta(
