@@ -728,8 +728,14 @@ def test_compared_buffers_have_their_capacity() -> None:
     _, found = of(*runs)
     sentences = page_text.text(buffers.page(found).parts[0])
     # log(0.01 / 0.002) / log(0.05 / 0.002) of the distance from 1000 to 1200
-    assert "With a buffer of 64\u00a0KiB, the proxy drops 1 % of the messages at this load: 1\u202f100" in sentences
-    assert "With a buffer of 256\u00a0KiB, the proxy drops 1 % of the messages at this load: above" in sentences
+    assert (
+        "With a buffer of 64\u00a0KiB, the proxy drops 1 % of the messages at this load: 1\u202f100"
+        in sentences
+    )
+    assert (
+        "With a buffer of 256\u00a0KiB, the proxy drops 1 % of the messages at this load: above"
+        in sentences
+    )
 
 
 def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:

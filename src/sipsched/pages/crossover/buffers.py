@@ -24,7 +24,12 @@ def _parts(advice: Advice) -> tuple[Part, ...]:
         return ()
     return (
         # The table has all loads. The sentences name only the lowest load, so that they remain few.
-        Words((*(_answer(compared[0][0], buffer) for buffer in compared[0][1]), *_capacities(compared))),
+        Words(
+            (
+                *(_answer(compared[0][0], buffer) for buffer in compared[0][1]),
+                *_capacities(compared),
+            )
+        ),
         _table(advice, compared),
     )
 
