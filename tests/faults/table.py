@@ -926,6 +926,11 @@ OF_INSTANCES = (
 LONG = frozenset(
     {
         *("UAC link down in mid-run, over TCP", "UAS link down in mid-run, over TCP"),
+        *("UAS link flaps, over TCP", "a compared instance killed, over TCP"),
+        "connections from a compared instance cut, over TCP",
+        *("worker of a compared instance traced", "sipshard of a compared instance killed"),
+        "main process of a partitioned instance of a comparison killed",
+        "a compared instance killed in the warm-up",
         *(
             f"{name}, with instances"
             for name in (

@@ -44,7 +44,13 @@ def leftovers() -> list[str]:
     return [*map(str, virtual.ROOT.rglob("*")), *done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(("sut", "probe"), [("kamailio-udp", "exact"), ("kamailio-tcp", "stream")])
+@pytest.mark.parametrize(
+    ("sut", "probe"),
+    [
+        ("kamailio-udp", "exact"),
+        pytest.param("kamailio-tcp", "stream", marks=pytest.mark.long),
+    ],
+)
 def test_run_is_valid_on_a_shared_machine_and_names_its_clock(
     bed: Testbed, measure: Measure, sut: str, probe: str
 ) -> None:

@@ -102,6 +102,7 @@ def test_calls_reach_instances_by_key(
     assert min(run["proxy"]["shards"]["selected"]) > 0
 
 
+@pytest.mark.long
 def test_drops_under_overload_are_counted_exactly(guest: Testbed, measure: Measure) -> None:
     # Switch receive steering off. The kernel then delivers packets in lists, and can refuse single packets of a list.
     with open_hosts(guest) as hosts:
