@@ -25,7 +25,7 @@ from sipsched.analysis.blocks import mean_of_blocks
 from sipsched.analysis.covariates import Adjusted, adjusted
 from sipsched.analysis.crossover import Arms, Change, Effect, Scale, Tables, change
 from sipsched.analysis.families import ArmsToCompare, Effects, effects_together
-from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval
+from sipsched.analysis.intervals import NOT_MEASURED, TOO_FEW, Interval, Values
 from sipsched.analysis.probe_cost import STILLED
 from sipsched.analysis.run_table import read_campaigns
 from sipsched.analysis.starts import effect_of_starts
@@ -281,15 +281,18 @@ class ComparedLoad:
             weights=asked.weights,
         )
 
-    def mean(self, arm: str, quantity: str) -> Interval:
-        """Return the mean of a quantity over the valid windows of `arm`, which is a mode or the sham."""
+    def windows(self, arm: str, quantity: str) -> list[Values]:
+        """Return the values of a quantity in the valid windows of `arm`: one array per run that compares `arm`."""
         columns = [
             by_arm(run, quantity)[:, arms_of(run).index(arm)]
             for run in self.runs
             if arm in arms_of(run)
         ]
-        values = [column[~np.isnan(column)] for column in columns]
-        values = [column for column in values if column.size > 1]
+        return [column[~np.isnan(column)] for column in columns]
+
+    def mean(self, arm: str, quantity: str) -> Interval:
+        """Return the mean of a quantity over the valid windows of `arm`, which is a mode or the sham."""
+        values = [column for column in self.windows(arm, quantity) if column.size > 1]
         pooled = np.concatenate([np.empty(0), *values])
         if not pooled.size:
             return Interval.without(np.nan, 0, why=NOT_MEASURED)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sipsched.analysis.advice import ComparedLoad, arms_of
+from sipsched.analysis.advice import ComparedLoad
 from sipsched.analysis.crossing_load import CrossingLoad, crossing
 from sipsched.analysis.intervals import Interval
 from sipsched.analysis.papers import MESSAGES_PER_CALL
 from sipsched.plan.modes import split_name
-from sipsched.records.windows import by_arm
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,7 @@ def capacity_with_buffer(loads: Sequence[ComparedLoad], mode: str) -> CrossingLo
         The loads at which the buffers were compared. The runs at a load may compare different buffers.
     """
     rates = [
-        [
-            float(np.nanmean(windows))
-            for run in load.runs
-            if mode in arms_of(run)
-            and not np.isnan(windows := by_arm(run, "pdr")[:, arms_of(run).index(mode)]).all()
-        ]
+        [float(windows.mean()) for windows in load.windows(mode, "pdr") if windows.size]
         for load in loads
     ]
     table = np.full((len(loads), max(map(len, rates), default=0)), np.nan)

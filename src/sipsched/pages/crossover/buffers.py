@@ -43,7 +43,7 @@ def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
 
 
 def _capacities(compared: Sequence[tuple[ComparedLoad, Sequence[BufferAtLoad]]]) -> list[str]:
-    """Return a sentence per buffer about the load at which drops begin; empty if the buffers have only one load."""
+    """Return a sentence per buffer about the load with 1 % of drops; empty if the buffers have only one load."""
     loads = [load for load, _ in compared]
     if len(loads) < 2:
         return []
