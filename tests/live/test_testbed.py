@@ -29,11 +29,28 @@ from sipsched.testbed.session import open_hosts
 def test_up_and_down_can_be_repeated(testbed: Testbed) -> None:
     for _ in range(2):
         local.ensure_up(testbed)
-        assert local.is_up()
+        assert local.is_up(testbed)
     for _ in range(2):
         local.take_down()
         assert leftovers() == []
-    assert not local.is_up()
+    assert not local.is_up(testbed)
+
+
+def test_only_a_testbed_with_a_front_end_has_its_namespace(testbed: Testbed) -> None:
+    front = inventory.load_testbed("local-front")
+    local.ensure_up(testbed)
+    assert Path("/run/netns/sipsched-sps").exists()
+    assert not Path("/run/netns/sipsched-front").exists()
+    assert not local.is_up(front)
+    local.ensure_up(front, local.IDLE_S)
+    assert local.is_up(front)
+    # A run on the other testbed ends neither what `fab up` keeps nor the namespace of the front end.
+    assert (local.STATE / "kept").exists()
+    created = Path("/run/netns/sipsched-front").stat().st_ino
+    local.ensure_up(testbed, local.IDLE_S)
+    assert Path("/run/netns/sipsched-front").stat().st_ino == created
+    local.take_down()
+    assert leftovers() == []
 
 
 def test_second_user_waits_and_learns_who_holds_the_testbed(

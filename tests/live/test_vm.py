@@ -124,7 +124,7 @@ def test_hanging_guest_is_rebooted_and_down_leaves_nothing(guest: Testbed) -> No
     (hung,) = pids(f"^qemu-system.* -name {vm.COMM},")
     os.kill(hung, signal.SIGSTOP)
     vm.bring_up(guest, say=lambda line: None)
-    assert vm.is_up()
+    assert vm.is_up(guest)
     assert pids(f"^qemu-system.* -name {vm.COMM},") != [hung]
     with open_hosts(guest) as hosts:
         assert hosts.sps.run(["uname", "-r"]).stdout.startswith("6.1.")

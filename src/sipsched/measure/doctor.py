@@ -368,7 +368,7 @@ def doctor(testbed: Testbed, config: Config) -> tuple[list[str], bool]:
         blocked += _blocked("this machine", findings)
     hosts: tuple[HostSpec, ...] = () if testbed.kind == "local" else testbed.hosts
     if testbed.kind in GUESTS:
-        hosts = (testbed.sps,) if GUESTS[testbed.kind]() else ()
+        hosts = (testbed.sps,) if GUESTS[testbed.kind](testbed) else ()
         if not hosts:
             lines.append(
                 f"the guest is not running; fab {testbed.kind}.up boots the guest, so that its kernel can be checked"

@@ -112,9 +112,9 @@ class GuestTestbed(MachineTestbed):
         ensure_image(machine.kernel, say, copies=machine.copies)
         self.ensure_up(testbed, idle_s, say)
 
-    def is_up(self) -> bool:
+    def is_up(self, testbed: Testbed) -> bool:
         """Return True if the network namespaces exist, the guest runs, and an sshd runs in each namespace."""
-        return super().is_up() and self._guest_runs()
+        return super().is_up(testbed) and self._guest_runs()
 
     def _identity(self, testbed: Testbed) -> str:
         machine = self._machine(testbed)
@@ -123,7 +123,7 @@ class GuestTestbed(MachineTestbed):
     def _serves(self, testbed: Testbed) -> bool:
         # The guest boots again if this method returns False: if it hangs, or if its testbed file, programs or packages
         # have changed.
-        booted = self.is_up() and self._booted_file.exists()
+        booted = self.is_up(testbed) and self._booted_file.exists()
         same = booted and self._booted_file.read_text() == self._identity(testbed)
         return same and self._answers(testbed)
 

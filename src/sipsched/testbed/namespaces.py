@@ -31,7 +31,7 @@ SPS_SIP_ADDRESS = "198.18.0.1"
 AGENT_NETS = {"uac": "198.18.1", "uas": "198.18.2"}
 """Address prefix of the link between the proxy and the UAC or UAS. The proxy has .1, and the UAC or UAS has .2."""
 LINK_NETS = {**AGENT_NETS, "front": "198.18.3"}
-"""Address prefix of each link to the proxy. The embedded testbed also has a link to the host of the front end."""
+"""Address prefix of each link to the proxy. An embedded testbed can also have a link to the host of the front end."""
 
 # Without the variable SHLVL, bash would read ~/.bashrc before each command, which can take 100 ms.
 SSHD_CONFIG = """\
@@ -80,7 +80,7 @@ class MachineTestbed(ABC):
     kind
         Name of the testbed for messages. The folder `<root>/<kind>` contains the SSH keys and the files of the sshds.
     namespaces
-        The hosts that are namespaces.
+        The hosts that are namespaces. The testbed has those that its file names.
     module
         Name of the module with the function `guard`. The guardian process imports this module.
     command_up
@@ -131,16 +131,21 @@ class MachineTestbed(ABC):
         The caller guarantees that no part exists yet.
         """
 
-    def is_up(self) -> bool:
+    def _named_by(self, testbed: Testbed) -> list[Namespace]:
+        """Return the namespaces of the hosts that the testbed's file names."""
+        roles = {spec.role for spec in testbed.hosts}
+        return [namespace for namespace in self.namespaces if namespace.role in roles]
+
+    def is_up(self, testbed: Testbed) -> bool:
         """Return True if all network namespaces of the testbed exist, and an sshd runs in each namespace."""
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
-            for namespace in self.namespaces
+            for namespace in self._named_by(testbed)
         )
 
     def _serves(self, testbed: Testbed) -> bool:
         """Return True if the testbed exists and is usable. Subclasses also detect changes of the testbed's file."""
-        return self.is_up()
+        return self.is_up(testbed)
 
     def ensure_up(
         self,
@@ -307,8 +312,8 @@ class MachineTestbed(ABC):
         known = "".join(f"{address} {public_key}\n" for address in addresses)
         (self.state / "known_hosts").write_text(known)
 
-    def _create_namespaces(self) -> None:
-        for namespace in self.namespaces:
+    def _create_namespaces(self, namespaces: Sequence[Namespace]) -> None:
+        for namespace in namespaces:
             self._run(["ip", "netns", "add", namespace.name])
             self._ip(namespace.role, "link set lo up")
             self._ip_root(
@@ -330,25 +335,24 @@ class MachineTestbed(ABC):
         state = f"/sys/class/net/{link}/operstate"
         self._in_namespace(role, ["timeout", "5", "sh", "-c", loop, "sh", state])
 
-    def _start_sshds(self, testbed: Testbed) -> None:
+    def _start_sshds(self, testbed: Testbed, namespaces: Sequence[Namespace]) -> None:
         Path("/run/sshd").mkdir(exist_ok=True)
         specs = {spec.role: spec for spec in testbed.hosts}
-        for namespace in self.namespaces:
+        for namespace in namespaces:
             config = self.state / f"{namespace.role}.sshd_config"
             config.write_text(
                 SSHD_CONFIG.format(
                     address=namespace.management, state=self.state, role=namespace.role
                 )
             )
-            # The namespace of the front end exists even if the testbed's file does not name this host.
-            cpus = ",".join(map(str, specs.get(namespace.role, testbed.sps).helper_cpus))
+            cpus = ",".join(map(str, specs[namespace.role].helper_cpus))
             sshd = ["/usr/sbin/sshd", "-f", str(config)]
             held = ["taskset", "--cpu-list", cpus, *sshd]
             self._in_group(namespace.role, ["ip", "netns", "exec", namespace.name, *held])
         # Wait for all pid files, because the command that starts an sshd can return before the sshd has written its pid
         # file.
         deadline = time.monotonic() + START_PATIENCE_S
-        while not all(self._sshd_runs(namespace.role) for namespace in self.namespaces):
+        while not all(self._sshd_runs(namespace.role) for namespace in namespaces):
             if time.monotonic() > deadline:
                 raise TransientError(
                     f"testbed {self.kind}: no sshd after {START_PATIENCE_S:g} s; "

@@ -102,11 +102,11 @@ class VmTestbed(GuestTestbed):
         config = SSHD_CONFIG.format(address=management, state=GUEST_STATE, role="sps")
         script = network_script(testbed.sps.cpus)
         self._write_seed({"sshd_config": config, "network.sh": script})
-        self._create_namespaces()
+        self._create_namespaces(self.namespaces)
         accelerator = self._boot(testbed, guest, image)
         self._accelerator_file.write_text(f"{accelerator}\n")
         self._booted_file.write_text(self._identity(testbed))
-        self._start_sshds(testbed)
+        self._start_sshds(testbed, self.namespaces)
 
     def _boot(self, testbed: Testbed, guest: Guest, image: GuestImage) -> str:
         """Boot the guest with KVM if KVM works, otherwise with TCG. Return the name of the accelerator.
