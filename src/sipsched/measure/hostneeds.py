@@ -7,7 +7,7 @@ from sipsched.errors import DISK_FULL, StableError
 from sipsched.measure.fronts import DISPATCHER
 from sipsched.measure.generator import SipTransport
 from sipsched.measure.hoststate import read_files
-from sipsched.measure.memory import check_memory
+from sipsched.measure.memory import check_memory, front_need, memory_need
 from sipsched.measure.probe import TRACE_BYTES_PER_CALL
 from sipsched.measure.proxy import Proxy
 from sipsched.measure.shards import LIBRARY, PROGRAM
@@ -79,9 +79,11 @@ class HostNeeds:
             own = self.proxy.programs if self.sut.over_tcp else ()
         elif self._front_on(host) == "proxy":
             self.proxy.require(self.sut, host)
+            check_memory(host, [self.sut.name], [front_need(self.sut, len(host.spec.cpus))])
         host.require_programs((*own, *HOST_PROGRAMS))
         if host.spec.role == "sps":
-            check_memory(host, self.proxies, self.point.cores)
+            needs = [memory_need(sut, threads, self.point.cores) for sut, threads in self.proxies]
+            check_memory(host, [sut.name for sut, _ in self.proxies], needs)
             host.require_built("scheduler", ["taskslice", "buffers", "switcher"])
             if self.probe != "off":
                 host.require_built("probe", ["sipprobe"])

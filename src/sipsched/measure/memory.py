@@ -1,4 +1,4 @@
-"""The check that the proxy's host has enough memory for the proxy and its front end."""
+"""The check that a host has enough memory for the proxy or its front end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,25 +27,28 @@ class Need:
 
 
 def memory_need(sut: Sut, threads: int, cores: int) -> Need:
-    """Return the amount of memory that a proxy and its front end on the same host request on their command lines.
-
-    A front end that is a proxy has one worker per core.
-    """
+    """Return the amount of memory that a proxy and its front end on the same host request on their command lines."""
     shared_mib, workers = sut.instances(threads) * instance_shared_mib(sut, threads), threads
     if sut.arrangement.front == "proxy" and sut.front_host == "sps":
-        shared_mib, workers = shared_mib + FRONT_SHARED_MIB, workers + cores
+        front = front_need(sut, cores)
+        shared_mib, workers = shared_mib + front.shared_mib, workers + front.workers
     return Need(shared_mib, workers, sut.package_memory_mib)
 
 
-def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> None:
-    """Raise an error if all proxies together can use more memory than is available on their host.
+def front_need(sut: Sut, cores: int) -> Need:
+    """Return the amount of memory that a front end, a proxy with one worker per core, requests on its command line."""
+    return Need(FRONT_SHARED_MIB, cores, sut.package_memory_mib)
+
+
+def check_memory(host: Host, names: Sequence[str], needs: Sequence[Need]) -> None:
+    """Raise an error if the programs of a host together can use more memory than is available.
 
     Parameters
     ----------
-    sps
-        The host of the proxies. Processes of earlier runs must have ended.
-    proxies
-        SUT and number of workers of each proxy.
+    host
+        The host. Processes of earlier runs must have ended.
+    names, needs
+        Name of the SUT, and maximum memory, of each proxy or front end on this host.
 
     Raises
     ------
@@ -53,17 +56,16 @@ def check_memory(sps: Host, proxies: Sequence[tuple[Sut, int]], cores: int) -> N
         The memory is insufficient. The error message states the needed and the available memory, and the settings to
         change.
     """
-    needs = [memory_need(sut, threads, cores) for sut, threads in proxies]
     total_mib, workers = sum(need.total_mib for need in needs), sum(need.workers for need in needs)
     shared_mib = sum(need.shared_mib for need in needs)
     available = available_mib(
-        read_files(sps, (MEMINFO,)).get(MEMINFO, ""), f"{sps.spec}: {MEMINFO}"
+        read_files(host, (MEMINFO,)).get(MEMINFO, ""), f"{host.spec}: {MEMINFO}"
     )
     if total_mib > available:
-        names = ", ".join(dict.fromkeys(sut.name for sut, _ in proxies))
-        several = f" in {len(proxies)} instances" if len(proxies) > 1 else ""
+        programs = ", ".join(dict.fromkeys(names))
+        several = f" in {len(needs)} instances" if len(needs) > 1 else ""
         raise StableError(
-            f"host {sps.spec}: {names} with {workers} workers{several} may use {total_mib} MiB "
+            f"host {host.spec}: {programs} with {workers} workers{several} may use {total_mib} MiB "
             f"({shared_mib} shared, {total_mib - shared_mib} private), but only "
             f"{available} MiB are available; lower threads, shared_memory_mib or package_memory_mib"
         )

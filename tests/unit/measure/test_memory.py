@@ -7,7 +7,7 @@ import pytest
 
 from sipsched.errors import StableError
 from sipsched.measure import memory
-from sipsched.measure.memory import Need, available_mib, memory_need
+from sipsched.measure.memory import Need, available_mib, front_need, memory_need
 from sipsched.plan.config import load_config
 
 MEMINFO = """\
@@ -47,15 +47,16 @@ def test_the_need_of_all_instances(sut: str, threads: int, need: Need) -> None:
 def test_a_front_end_on_its_own_host_needs_no_memory_of_the_sps() -> None:
     sut = replace(load_config().sut("kamailio-udp-front"), front_host="front")
     assert memory_need(sut, 8, 2) == Need(2048, 8, 32)
+    assert front_need(sut, 2) == Need(64, 2, 32)
 
 
 def test_the_memory_of_all_compared_instances_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     sut = load_config().sut("kamailio-udp")
     monkeypatch.setattr(memory, "read_files", lambda *_: {memory.MEMINFO: MEMINFO})
-    sps = SimpleNamespace(spec="sps")
-    memory.check_memory(sps, [(sut, 8)] * 10, 1)
+    sps, need = SimpleNamespace(spec="sps"), memory_need(sut, 8, 1)
+    memory.check_memory(sps, [sut.name] * 10, [need] * 10)
     with pytest.raises(StableError, match=r"88 workers in 11 instances may use 25344 MiB"):
-        memory.check_memory(sps, [(sut, 8)] * 11, 1)
+        memory.check_memory(sps, [sut.name] * 11, [need] * 11)
 
 
 def test_memory_adds_up() -> None:
