@@ -112,7 +112,7 @@ class Executor(local.Executor):  # type: ignore[misc]
             # The job may still be running, and may later overwrite the line that is written to its log here.
             for log in snakemake.log:
                 Path(log).write_text(f"{scripting.DISTURBED}{error}\n")
-            raise RuleException(str(error), rule.lineno, snakefile=rule.snakefile) from error
+            raise RuleException(str(error), lineno=rule.lineno, snakefile=rule.snakefile) from error
         except subprocess.CalledProcessError as error:
             raise RuleException(
                 format_error(error, rule.lineno, snakefile=rule.snakefile)

@@ -4,11 +4,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from snakemake.benchmark import BenchmarkRecord
+from snakemake.exceptions import RuleException
 
 from sipsched.errors import TransientError
+from snakemake_executor_plugin_campaign import Executor
 from snakemake_executor_plugin_campaign.forked import Forks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs are forked on Linux")
@@ -54,6 +57,27 @@ def test_a_fork_server_that_was_killed_is_one_clear_error_and_the_next_job_runs(
             forks.run(script, True)
         assert "\n" not in str(error.value)
         forks.run(script, False)
+
+
+def test_a_killed_fork_server_fails_the_job_of_a_rule_without_a_traceback(tmp_path):
+    class Killed:
+        def run(self, *_: object) -> None:
+            raise TransientError("the fork server was killed")
+
+    folder = SimpleNamespace(get_path_or_uri=lambda secret_free: str(tmp_path / "script.py"))
+    rule = SimpleNamespace(
+        script="script.py",
+        basedir=SimpleNamespace(join=lambda name: folder),
+        lineno=7,
+        snakefile=str(tmp_path / "Snakefile"),
+    )
+    executor = object.__new__(Executor)
+    executor._forks = Killed()
+    job = SimpleNamespace(log=[tmp_path / "job.log"])
+    with pytest.raises(RuleException, match="the fork server was killed") as error:
+        executor._run_forked(rule, job, None)
+    assert error.value.lineno == 7
+    assert (tmp_path / "job.log").read_text() == "disturbed: the fork server was killed\n"
 
 
 def test_the_time_and_memory_of_a_job_are_written_in_the_format_of_snakemake(
