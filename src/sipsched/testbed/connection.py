@@ -1,6 +1,7 @@
 """The SSH connection to a host, which runs commands with a time limit and a log, and copies files."""
 
 import io
+import logging
 import select
 import shlex
 import socket
@@ -24,6 +25,9 @@ HANDSHAKE_TIMEOUT_S = 30
 CONNECT_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 3
 CHUNK_BYTES = 65536
+
+# Paramiko logs the errors that it also raises. Without a handler, Python would print these logs with tracebacks.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -132,9 +136,11 @@ class Connection:
                     f"log in once by hand, or add it with ssh-keyscan"
                 ) from error
             raise LostError(f"host {self.spec}: SSH failed: {error}") from error
-        except (TimeoutError, OSError) as error:
+        except (TimeoutError, EOFError, OSError) as error:
+            # An EOFError has no text. Paramiko raises it if the host closes the connection during the handshake.
+            reason = str(error) or "it closed the connection"
             raise LostError(
-                f"host {self.spec} {UNREACHABLE}: {error}; is it up? (fab check)"
+                f"host {self.spec} {UNREACHABLE}: {reason}; is it up? (fab check)"
             ) from error
         # TCP_NODELAY switches Nagle's algorithm off, so that a command takes 12 ms instead of 44 ms.
         transport = self._connection.transport
