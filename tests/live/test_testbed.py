@@ -53,6 +53,22 @@ def test_only_a_testbed_with_a_front_end_has_its_namespace(testbed: Testbed) -> 
     assert leftovers() == []
 
 
+def test_cpus_that_never_halt_have_no_idle_time(measure: Measure) -> None:
+    bed = inventory.load_testbed("local-awake")
+    run = run_json(measure(bed=bed, threads=2, cps=200, duration_s=2.0))
+    parts = run["account"]["account"]["parts"]
+    # The programs that keep the CPU awake are programs of sipsched, and not competitors.
+    assert parts["own"] > 0.3 * parts["total"]
+    assert parts["idle"] < 0.1 * parts["total"]
+    assert not any(
+        "awake" in competitor["comm"] for competitor in run["account"]["account"]["competitors"]
+    )
+    assert "never halt" in run["testbed"]["fidelity"]
+    assert not pids("scheduler/awake")
+    local.take_down()
+    assert leftovers() == []
+
+
 def test_second_user_waits_and_learns_who_holds_the_testbed(
     testbed: Testbed, measure: Measure
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from sipsched.errors import StableError
 from sipsched.files import parse_json, seal, whole
 from sipsched.measure.hoststate import read_files
+from sipsched.measure.quiet import awake
 from sipsched.measure.tuning import tuned
 from sipsched.plan.modes import DEFAULT, find_mode, load_modes
 from sipsched.records.noise_record import SCHEMA_VERSION
@@ -47,7 +48,10 @@ def measure_noise(testbed: Testbed, path: Path, duration_s: float = DURATION_S) 
         program = str(native_folder(sps.base, "scheduler") / "jitter")
         sps.require_built("scheduler", ["jitter"])
         mode = find_mode(DEFAULT, load_modes())
-        with tuned(sps, testbed, mode, cores=len(sps.spec.cpus), threads=1) as state:
+        with (
+            tuned(sps, testbed, mode, cores=len(sps.spec.cpus), threads=1) as state,
+            awake(sps, testbed, sps.spec.cpus, LIMIT_S * len(sps.spec.cpus)),
+        ):
             cpus = [_look_at(sps, program, cpu, duration_s) for cpu in sps.spec.cpus]
         kernel = sps.run(["uname", "-r"]).stdout.strip()
     document = {

@@ -1,9 +1,11 @@
 """Sources of noise on the proxy's host, such as interrupts and services, and the settings that stop them."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from sipsched.errors import StableError
+from sipsched.errors import StableError, TransientError
 from sipsched.measure.restoring import (
     CPU_FOLDER,
     HostService,
@@ -12,7 +14,7 @@ from sipsched.measure.restoring import (
     write_settings,
 )
 from sipsched.testbed.host import Host
-from sipsched.testbed.inventory import Tuning
+from sipsched.testbed.inventory import Testbed, Tuning, native_folder
 from sipsched.testbed.topology import cpu_mask
 
 QUIET = {
@@ -28,6 +30,9 @@ QUIET = {
 INTERRUPTS = "/proc/irq/[0-9]*/smp_affinity_list"
 RECEIVE_QUEUES = "/sys/class/net/{}/queues/rx-*/rps_cpus"
 STEERED = ("interrupts", "receive steering")
+HALT = "halt"
+"""The source of noise that `awake` stops. A hypervisor gives a halted CPU back late."""
+PART, PROGRAM = "scheduler", "awake"
 
 
 def check_interfaces(sps: Host, tuning: Tuning) -> None:
@@ -73,6 +78,44 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
     # The kernel refuses to move some interrupts, so the result also contains the value that the interrupt's file has
     # after writing.
     return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
+
+
+@contextmanager
+def awake(sps: Host, testbed: Testbed, cpus: Sequence[int], limit_s: float) -> Iterator[None]:
+    """Keep the CPUs of the proxy from halting during the `with` block, if the testbed's file asks for it.
+
+    On each CPU, a program of class SCHED_IDLE runs while no other program can run. Every other task preempts it at
+    once. On the testbed `local`, the CPUs of the load generators are included.
+
+    Parameters
+    ----------
+    cpus
+        The CPUs of the proxy.
+    limit_s
+        Seconds after which the host stops the programs.
+
+    Raises
+    ------
+    StableError
+        The program is not built.
+    TransientError
+        A program ended during the `with` block.
+    """
+    if HALT not in testbed.tuning.quiet:
+        yield
+        return
+    sps.require_built(PART, [PROGRAM])
+    command = ["chrt", "--idle", "0", str(native_folder(sps.base, PART) / PROGRAM)]
+    generators = (testbed.uac, testbed.uas) if testbed.kind == "local" else ()
+    with ExitStack() as stack:
+        started = []
+        for cpu in sorted({*cpus, *(cpu for spec in generators for cpu in spec.cpus)}):
+            started.append(sps.start(f"awake-{cpu}", command, cpus=[cpu], limit_s=limit_s))
+            stack.callback(sps.stop, started[-1])
+        yield
+        for process in started:
+            if not sps.is_running(process):
+                raise TransientError(f"{process.name} ended during the run")
 
 
 def _quiet_value(pattern: str, tuning: Tuning) -> tuple[str, str]:

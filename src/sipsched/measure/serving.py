@@ -39,7 +39,7 @@ from sipsched.measure.proxy import (
     shortened_log,
     together,
 )
-from sipsched.measure.quiet import RECEIVE_QUEUES
+from sipsched.measure.quiet import RECEIVE_QUEUES, awake
 from sipsched.measure.restoring import read_settings
 from sipsched.measure.shards import Shards
 from sipsched.measure.tuning import Tuned, task_prefix
@@ -345,7 +345,8 @@ class Serving:
         cpu_before = self._cpu_ns()
         started = time.time()
         with ExitStack() as stack:
-            for context in (self._competitors.running(), *during):
+            idle = awake(self.hosts.sps, self.hosts.testbed, self.cpus, self._limit_s)
+            for context in (idle, self._competitors.running(), *during):
                 stack.enter_context(context)
             statistics = self._offer(label, arrivals)
         ended = time.time()

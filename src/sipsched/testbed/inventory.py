@@ -106,7 +106,9 @@ class Tuning:
         ),
     ] = "cpuset"
     quiet: Annotated[
-        tuple[Literal["autogroup", "governor", "turbo", "numa_balancing", "irqbalance"], ...],
+        tuple[
+            Literal["autogroup", "governor", "turbo", "numa_balancing", "irqbalance", "halt"], ...
+        ],
         Meta(description="The sources of noise that a run may stop."),
     ] = ()
     interrupt_cpus: Annotated[
@@ -606,6 +608,11 @@ def _check_kind(file: DeclaredTestbed, where: str) -> None:
         raise StableError(
             f"{where}: tuning.cores_by: hotplug takes CPUs offline that UAC and UAS use in the same guest; "
             "use cpuset"
+        )
+    if "halt" in tuning.quiet and "autogroup" not in tuning.quiet:
+        raise StableError(
+            f"{where}: tuning.quiet: halt needs autogroup, because the kernel's autogroup lets the programs that keep "
+            "the CPUs awake compete with the proxy; add autogroup"
         )
     if bool(tuning.receive_interfaces) != bool(tuning.receive_cpus):
         raise StableError(

@@ -608,6 +608,7 @@ def test_every_key_is_described() -> None:
             {"tuning": {"receive_cpus": [0]}},
             "tuning: receive_interfaces and receive_cpus belong together",
         ),
+        ({"tuning": {"quiet": ["halt"]}}, "tuning.quiet: halt needs autogroup"),
         ({"tuning": {"receive_cpus": None}}, "tuning.receive_cpus has no value; add a value"),
         ({"tuning": {"quite": []}}, "tuning: unknown key 'quite'; did you mean 'quiet'"),
         ({"hosts": {"uac": {}}}, "hosts: expected 3 or more entries, found 1"),
