@@ -177,7 +177,8 @@ def find_capacity(
         Range of loads, and durations.
     guess_cps
         Load at which the search begins. The search then widens a small range around this load until the range contains
-        the capacity. None: the search begins with the whole range.
+        the capacity. None: the search begins at the geometric mean of the lowest and the highest load, because trials
+        far above the capacity take long in virtual time.
     now
         The clock that counts the search's time limit.
 
@@ -231,8 +232,7 @@ def _bounds_of(trials: Iterable[Trial], limit: float) -> tuple[int | None, int |
 
 
 def _first_range(search: Search, guess_cps: float | None) -> tuple[int, int]:
-    if guess_cps is None:
-        return search.lowest_cps, search.highest_cps
+    guess_cps = guess_cps or math.sqrt(search.lowest_cps * search.highest_cps)
     low = max(search.lowest_cps, round(guess_cps / AROUND_GUESS))
     high = min(search.highest_cps, round(guess_cps * AROUND_GUESS))
     return (low, high) if low < high else (search.lowest_cps, search.highest_cps)

@@ -276,12 +276,14 @@ class Serving:
         return workdir if len(self.proxies) == 1 else workdir / f"instance-{number}"
 
     def warm_up(self, cps: int, seed: int) -> WarmUp:
-        """Start calls from the UAC before the measurement, and check that at least one call completes.
+        """Start calls from the UAC before the measurement, and check that the UAS answers at least one call.
+
+        Under an overload, it is possible that no call completes before the end of the warm-up.
 
         Raises
         ------
         TransientError
-            No call completed.
+            The UAC received no answer of the UAS.
         """
         calls = max(1, round(cps * self.load.warmup_s))
         before_ns = self._cpu_ns().all
@@ -293,11 +295,12 @@ class Serving:
             arrivals = Arrivals.in_blocks(cps, seed, blocks)
         statistics = self._offer("warmup", arrivals)
         calls, completed = statistics.calls_offered, statistics.calls_completed
-        if not completed:
+        # The UAC sends an ACK when it receives the answer 200 of the UAS.
+        if not statistics.requests["ACK"].first:
             self.record_proxy_log()
             raise TransientError(
                 f"no call from the UAC reached the UAS through the proxy: {calls} offered at {cps} cps, none "
-                "completed; see proxy.log"
+                "answered; see proxy.log"
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
@@ -312,7 +315,7 @@ class Serving:
         # the time until the queue has its usual length again.
         servers = 1 if any(sut.sharded for sut, _ in self.proxies) else cores
         return WarmUp(
-            cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * completed) / servers
+            cpu_s / (calls / cps) / cores, cpu_s / (MESSAGES_A_CALL * max(completed, 1)) / servers
         )
 
     def observe(

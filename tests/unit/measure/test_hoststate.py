@@ -8,6 +8,7 @@ from sipsched.measure.hoststate import parse_clock_offset_s, split_sections
 from sipsched.measure.observed import CpuTime
 from sipsched.measure.serving import Serving, _receive_buffers
 from sipsched.plan.config import load_config
+from sipsched.records.load_report import Sends
 from sipsched.validity.ledger import Tally
 
 SS = """\
@@ -49,27 +50,44 @@ def test_a_missing_clock_is_an_error(text: str) -> None:
         parse_clock_offset_s(text, "host")
 
 
-def test_a_warm_up_without_a_completed_call_keeps_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def calls(completed: int, acks: int) -> CallStatistics:
+    """Return the counts of 10 calls, with the numbers of completed calls and of ACKs."""
+    numbers = (10, 10, completed, 0, 10.0, 0, 0)
+    return CallStatistics(*numbers, requests={"ACK": Sends(acks, 0)}, messages=Tally(0, 0))
+
+
+def test_a_warm_up_without_an_answered_call_keeps_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = []
-    none_completed = CallStatistics(*(10, 10, 0, 0, 10.0, 0, 0), requests={}, messages=Tally(0, 0))
-    monkeypatch.setattr(Serving, "_offer", lambda *args: none_completed)
+    monkeypatch.setattr(Serving, "_offer", lambda *args: calls(completed=0, acks=0))
     monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(0, 0))
     monkeypatch.setattr(Serving, "record_proxy_log", lambda self: kept.append("proxy.log"))
     serving = object.__new__(Serving)
     serving.load = load_config().load
     serving.proxies = [(load_config().sut("kamailio-udp"), 8)]
-    with pytest.raises(TransientError, match=r"none completed; see proxy\.log"):
+    with pytest.raises(TransientError, match=r"none answered; see proxy\.log"):
         serving.warm_up(100, 1)
     assert kept == ["proxy.log"]
+
+
+def test_an_overload_may_complete_no_call_of_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings, renewed = iter((0, 10**9)), []
+    monkeypatch.setattr(Serving, "_offer", lambda *args: calls(completed=0, acks=1))
+    monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(next(readings), 0))
+    monkeypatch.setattr(Serving, "_silence", lambda self: None)
+    monkeypatch.setattr(Serving, "_start_server", lambda self: renewed.append("UAS"))
+    serving = object.__new__(Serving)
+    serving.load, serving.sut = load_config().load, load_config().sut("kamailio-udp")
+    serving.proxies, serving._cores = [(serving.sut, 8)], [1]
+    assert serving.warm_up(100, 1).service_s == pytest.approx(1 / 6)
+    assert renewed == ["UAS"]
 
 
 @pytest.mark.parametrize(("sut", "servers"), [("kamailio-udp", 4), ("kamailio-udp-sockets", 1)])
 def test_only_one_worker_empties_a_socket_of_its_own(
     monkeypatch: pytest.MonkeyPatch, sut: str, servers: int
 ) -> None:
-    all_completed = CallStatistics(*(10, 10, 10, 0, 10.0, 0, 0), requests={}, messages=Tally(0, 0))
     readings = iter((0, 10**9))
-    monkeypatch.setattr(Serving, "_offer", lambda *args: all_completed)
+    monkeypatch.setattr(Serving, "_offer", lambda *args: calls(completed=10, acks=10))
     monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(next(readings), 0))
     serving = object.__new__(Serving)
     serving.load, serving.sut = load_config().load, load_config().sut(sut)
