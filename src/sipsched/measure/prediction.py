@@ -248,7 +248,7 @@ def predict_capacity(fitted: Fitted, config: Config) -> CapacityPrediction:
         for threads in sorted({*THREADS, cores, cores + 2, 2 * cores})
     ]
 
-    carries = partial(_carries, fitted, config)
+    carries = partial(predict_carried, fitted, config)
     central = replace(none, carried=tuple(_at_once(lambda s: carries(*s, {}), settings)))
     best = [capacity for cores in CORES if (capacity := central.best(cores))]
 
@@ -278,12 +278,12 @@ def still_carried(before: CapacityPrediction, fitted: Fitted, config: Config) ->
     if before.limit != config.pdr_limit or not is_same_fit(before.fitted, fitted):
         return False
     return all(
-        _carries(before.fitted, config, carried.cores, carried.threads, {}) == carried
+        predict_carried(before.fitted, config, carried.cores, carried.threads, {}) == carried
         for carried in before.carried[:1]
     )
 
 
-def _carries(
+def predict_carried(
     fitted: Fitted,
     config: Config,
     cores: int,
@@ -291,6 +291,15 @@ def _carries(
     changes: Changes,
     guess_cps: float = 0.0,
 ) -> CapacityOfCores:
+    """Predict the capacity of the SUT `fitted.sut` with a number of cores and workers, in the default mode.
+
+    Parameters
+    ----------
+    changes
+        Parameters of the simulator that replace the fitted ones.
+    guess_cps
+        A guess of the capacity in calls per second; 0 means no guess.
+    """
     point = Point(ANY_BED, fitted.sut, DEFAULT, cores, threads)
     plan = plan_point(point, config, _testbed(fitted, cores))
     numbers = {**fitted.numbers, **changes}

@@ -245,7 +245,7 @@ def test_a_simulated_competitor_uses_its_share_of_the_first_cpu(
 
 def test_competitors_lower_the_capacity_by_their_share(config: Config) -> None:
     """Real-time programs take 20 % of the only CPU, so 80 % of the capacity of 150 µs per message remain."""
-    with_programs = prediction._carries(competing("fifo", 200, 1_000), config, 1, 8, {})
+    with_programs = prediction.predict_carried(competing("fifo", 200, 1_000), config, 1, 8, {})
     assert with_programs.cps == pytest.approx(0.8 * 1e9 / 6 / 150_000, rel=0.04)
 
 
@@ -274,7 +274,7 @@ def test_a_trial_of_a_capacity_lasts_as_long_as_on_a_real_testbed(
 
     monkeypatch.setattr(prediction, "simulate", first_only)
     with pytest.raises(StableError, match="one trial is enough"):
-        prediction._carries(with_service(1.0), config, 8, 16, {}, cps)
+        prediction.predict_carried(with_service(1.0), config, 8, 16, {}, cps)
     (trial,) = trials
     assert trial["calls"] / trial["rate_cps"] >= config.search.trial_s
     assert trial["rate_cps"] == pytest.approx(cps, rel=0.5)
