@@ -736,6 +736,7 @@ def test_compared_buffers_have_their_capacity() -> None:
         "With a buffer of 256\u00a0KiB, the proxy drops 1 % of the messages at this load: above"
         in sentences
     )
+    assert "These loads depend on the length of the windows." in sentences
 
 
 def test_a_mode_is_recommended_only_if_all_its_starts_are_better() -> None:

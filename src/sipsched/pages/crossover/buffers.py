@@ -43,15 +43,19 @@ def _answer(load: ComparedLoad, buffer: BufferAtLoad) -> str:
 
 
 def _capacities(compared: Sequence[tuple[ComparedLoad, Sequence[BufferAtLoad]]]) -> list[str]:
-    """Return a sentence per buffer about the load with 1 % of drops; empty if the buffers have only one load."""
+    """Return sentences about the load with 1 % of drops for each buffer; empty if the buffers have only one load."""
     loads = [load for load, _ in compared]
     if len(loads) < 2:
         return []
     limit = f"{100 * PDR_LIMIT:g} %"
     return [
-        f"With a buffer of {binary_size(buffer.receive_buffer_bytes // 2)}, the proxy drops {limit} of the messages at "
-        f"this load: {crossing_words(capacity_with_buffer(loads, buffer.mode))} runs."
-        for buffer in compared[0][1]
+        *(
+            f"With a buffer of {binary_size(buffer.receive_buffer_bytes // 2)}, the proxy drops {limit} of the "
+            f"messages at this load: {crossing_words(capacity_with_buffer(loads, buffer.mode))} runs."
+            for buffer in compared[0][1]
+        ),
+        "These loads depend on the length of the windows. A buffer only delays the drops of a steady overload, so the "
+        "loads differ less in longer windows.",
     ]
 
 
