@@ -64,6 +64,7 @@ def test_cpus_that_never_halt_have_no_idle_time(measure: Measure) -> None:
         "awake" in competitor["comm"] for competitor in run["account"]["account"]["competitors"]
     )
     assert "never halt" in run["testbed"]["fidelity"]
+    assert {"name": "halt", "asked": "prevented"} in run["scheduler"]["quiet"]
     assert not pids("scheduler/awake")
     local.take_down()
     assert leftovers() == []

@@ -77,7 +77,9 @@ def stop_noise(sps: Host, tuning: Tuning) -> list[dict[str, Any]]:
     now = read_settings(sps, [entry["path"] for entry in entries])
     # The kernel refuses to move some interrupts, so the result also contains the value that the interrupt's file has
     # after writing.
-    return [entry | {"read_back": now.get(entry["path"])} for entry in entries]
+    entries = [entry | {"read_back": now.get(entry["path"])} for entry in entries]
+    # A run whose CPUs halted nevertheless, because a program of `awake` ended, is no valid run.
+    return entries + ([{"name": HALT, "asked": "prevented"}] if HALT in tuning.quiet else [])
 
 
 @contextmanager
