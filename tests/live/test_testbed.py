@@ -53,6 +53,7 @@ def test_only_a_testbed_with_a_front_end_has_its_namespace(testbed: Testbed) -> 
     assert leftovers() == []
 
 
+@pytest.mark.quiet
 def test_cpus_that_never_halt_have_no_idle_time(measure: Measure) -> None:
     bed = inventory.load_testbed("local-awake")
     run = run_json(measure(bed=bed, threads=2, cps=200, duration_s=2.0))
