@@ -6,8 +6,8 @@
  *   awake     runs until SIGINT or SIGTERM; pin it with taskset, and start it with the policy SCHED_IDLE (chrt --idle 0)
  *
  * HOW IT WORKS
- *   When a guest halts a CPU, the hypervisor gives the physical CPU to other guests, and takes it back late after the next
- *   interrupt. A task of the policy SCHED_IDLE prevents the halt, and every other task preempts it at once. The loop uses
+ *   When a guest halts a CPU, the hypervisor runs other guests on the physical CPU. After the next interrupt, the
+ *   hypervisor may run the halted guest late. A task of the policy SCHED_IDLE prevents the halt, and every other task preempts it at once. The loop uses
  *   the CPU's instruction for waiting loops, which leaves the execution units to the other thread of the core.
  */
 #include "../common/arguments.h"

@@ -131,16 +131,13 @@ class MachineTestbed(ABC):
         The caller guarantees that no part exists yet.
         """
 
-    def _named_by(self, testbed: Testbed) -> list[Namespace]:
-        """Return the namespaces of the hosts that the testbed's file names."""
-        roles = {spec.role for spec in testbed.hosts}
-        return [namespace for namespace in self.namespaces if namespace.role in roles]
-
     def is_up(self, testbed: Testbed) -> bool:
         """Return True if all network namespaces of the testbed exist, and an sshd runs in each namespace."""
+        roles = {spec.role for spec in testbed.hosts}
         return all(
             Path("/run/netns", namespace.name).exists() and self._sshd_runs(namespace.role)
-            for namespace in self._named_by(testbed)
+            for namespace in self.namespaces
+            if namespace.role in roles
         )
 
     def _serves(self, testbed: Testbed) -> bool:
