@@ -261,7 +261,7 @@ def offered(options: argparse.Namespace, config: Config, testbed: Testbed, raw: 
     """Return the requested load in cps, or a share of the load at which the proxy drops 1 % of its messages."""
     if options.cps:
         return int(options.cps)
-    point = Point("local", options.sut, "default", 1, options.threads)
+    point = Point(options.testbed, options.sut, "default", 1, options.threads)
     crossing_search.search_crossing(point, config, testbed, raw)
     lower, upper = crossing.read_crossings(raw, [point])[point]
     print(f"designs: 1 % crossing between {lower} and {upper} cps", flush=True)
@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--run-s", type=float, default=6, help="seconds of load per separate run")
     parser.add_argument("--cps", type=int, help="offered load; default: a share of the crossing")
     parser.add_argument("--share", type=float, default=0.6, help="share of the crossing")
+    parser.add_argument("--testbed", default="local", help="testbed of the runs")
     parser.add_argument("--sut", default="kamailio-udp")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--modes", nargs=2, default=["baseline", "enhanced"])
@@ -299,12 +300,12 @@ def main() -> None:
     # divide by the number of modes plus 1, because the sham (the repeated reference) has as many windows as a mode
     mode_s = options.seconds / HALVES / (len(modes) + 1)
     config = replace(campaign, load=load, crossover=replace(campaign.crossover, mode_s=mode_s))
-    testbed = load_testbed("local")
+    testbed = load_testbed(options.testbed)
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch)
         try:
             cps = offered(options, campaign, testbed, folder / "raw")
-            point = Point("local", options.sut, modes[0], 1, options.threads)
+            point = Point(options.testbed, options.sut, modes[0], 1, options.threads)
             print(
                 f"designs: {options.sut}, {options.threads} threads on one core, {cps} cps, "
                 f"{modes[0]} and {modes[1]}, {options.seconds:g} s of load per design",

@@ -1,6 +1,6 @@
 """Test comparisons between proxy instances, whose intervals become narrower if the proxy starts more often.
 
-`measure` performs short runs on the testbed `local` and keeps their windows in a folder. Every instance of a run is
+`measure` performs short runs on a testbed and keeps their windows in a folder. Every instance of a run is
 started anew. `measure equal` starts 15 instances with equal settings. `measure planted` starts two instances whose
 routing script has an additional busy loop, and instances without the loop. A first run with a long loop shows the cost
 of an iteration. This cost determines the number of iterations for the planted difference. `show` judges the runs.
@@ -113,7 +113,7 @@ def measure_one(run: Run, config: Config, results: Path, attrs: dict[str, object
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            record = acquisition.measure(run, config, load_testbed("local"), Path(scratch, "raw"))
+            record = acquisition.measure(run, config, load_testbed(run.testbed), Path(scratch, "raw"))
         except TransientError as error:
             print(f"restarts: {error}", file=sys.stderr, flush=True)
             return False
@@ -149,7 +149,7 @@ def measure(options: argparse.Namespace) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mode = EQUAL if options.what == "equal" else BESIDE
     config = campaign(folder, options)
-    point = Point("local", SUT, mode, 1, options.threads)
+    point = Point(options.testbed, SUT, mode, 1, options.threads)
     until = time.monotonic() + options.limit_s
     needed_s = duration_s(mode, config.crossover) + 20
     rep = len(list((folder / options.what).glob("*.nc"))) + 1
@@ -391,6 +391,7 @@ def main() -> None:
     measuring = commands.add_parser("measure", help="measure runs, as root")
     measuring.add_argument("what", choices=["equal", "planted"])
     measuring.add_argument("folder", type=Path)
+    measuring.add_argument("--testbed", default="local", help="testbed of the runs")
     measuring.add_argument("--limit-s", type=float, default=470, help="seconds for all runs")
     measuring.add_argument("--cps", type=int, default=500)
     measuring.add_argument("--threads", type=int, default=4)
