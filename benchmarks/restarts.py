@@ -68,8 +68,11 @@ WRAPPER = """\
 loop='$var(n) = 0; while ($var(n) < {iterations}) {{ $var(n) = $var(n) + 1; }}'
 for argument in "$@"; do
     case $argument in
-    */proxy*.cfg)
-        changed=${{argument%.cfg}}.planted
+    */proxy.cfg)
+        # sipsched finds the processes of an instance by the end of this path
+        folder=${{argument%/*}}
+        changed=$folder/planted/${{folder##*/}}/proxy.cfg
+        mkdir -p "${{changed%/*}}"
         sed "s/^request_route {{/max_while_loops=1000000\\nrequest_route {{ $loop/" "$argument" > "$changed"
         set -- "$@" "$changed"
         ;;
@@ -113,7 +116,9 @@ def measure_one(run: Run, config: Config, results: Path, attrs: dict[str, object
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            record = acquisition.measure(run, config, load_testbed(run.testbed), Path(scratch, "raw"))
+            record = acquisition.measure(
+                run, config, load_testbed(run.testbed), Path(scratch, "raw")
+            )
         except TransientError as error:
             print(f"restarts: {error}", file=sys.stderr, flush=True)
             return False
