@@ -146,10 +146,11 @@ static void write_workers(const struct sim *sim, FILE *file, uint32_t first, uin
 		fprintf(file,
 			"%s\n    {\"messages\": %" PRIu64 ", \"ran_ns\": %" PRIu64 ", \"spun_ns\": %" PRIu64
 			", \"switches\": %" PRIu64 ", \"preemptions\": %" PRIu64 ", \"wakeups\": %" PRIu64
-			", \"migrations\": %" PRIu64 ", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64
-			", \"charged_ns\": %" PRIu64 "}",
+			", \"migrations\": %" PRIu64 ", \"transfers\": %" PRIu64
+			", \"empty_receives\": %" PRIu64 ", \"yields\": %" PRIu64 ", \"charged_ns\": %" PRIu64
+			"}",
 			i > first ? "," : "", w->messages, w->ran_ns, w->spun_ns, w->switches, w->preemptions,
-			w->wakeups, w->migrations, w->empty_receives, w->yields, w->charged_ns);
+			w->wakeups, w->migrations, w->transfers, w->empty_receives, w->yields, w->charged_ns);
 	}
 }
 

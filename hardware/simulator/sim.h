@@ -100,6 +100,7 @@ struct worker {
 	/* the worker's counters */
 	uint64_t messages, switches, preemptions, wakeups, migrations, empty_receives, yields, ran_ns,
 		spun_ns, charged_ns;
+	uint64_t transfers;    /* messages before which a worker on another CPU used the socket */
 	uint64_t begin_ns;     /* a competitor's current or next period begins at this time */
 	uint64_t charged_from; /* `charged_ns` counts up to this time of cpu_task_clock() */
 };

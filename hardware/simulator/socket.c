@@ -230,8 +230,10 @@ bool socket_take(struct sim *sim, struct worker *w)
 		return false;
 	w->left_ns = take_lock(sim, s);
 	w->spun_ns += w->left_ns - sim->model.socket_lock_ns;
-	if (s->user && s->user != cpu)
+	if (s->user && s->user != cpu) {
+		w->transfers++;
 		w->cold_ns += sim->model.transfer_ns;
+	}
 	s->user = cpu;
 	/*
 	 * Move the queue to the reader's side when the reader's side is empty (kernel: __skb_recv_udp() in

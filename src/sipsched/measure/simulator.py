@@ -40,12 +40,17 @@ class CpuTimes:
 
 @dataclass(frozen=True)
 class WorkerCounts:
-    """Counts of a simulated worker. `charged_ns` is the CPU time that a kernel would report."""
+    """Counts of a simulated worker.
+
+    `charged_ns` is the CPU time that a kernel would report. `transfers` counts the messages before which a worker on
+    another CPU used the socket.
+    """
 
     messages: int
     ran_ns: int
     spun_ns: int
     migrations: int
+    transfers: int
     charged_ns: int
 
 

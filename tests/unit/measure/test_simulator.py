@@ -216,12 +216,12 @@ def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
 
 
 BEFORE = {
-    "eevdf": "eaa50b96cf6cbea72f8831dd6bcb5d0e8b895d0aacb02da20252c2bfe97db678",
-    "cfs": "8485ae398f03e5f55aa491e1319d8d3c47d8b725b2fe816481ba836e374bd224",
-    "herd": "f93105d9ce89ec155a1acc9573db7f5f5200f5568dd1883ebf3f2473d39ac25f",
-    "overloaded": "86ba8331b4bcd111a6678fd7843ab61d89aec0ffcbd957991fa4180a0f048345",
-    "drawn hold times": "4849980e3a169debce3f7b3e625eb76a9f2c47557db10ba272e6a4313319656f",
-    "compared": "9c6e19898043608b10df64b994367116a3aef4ff17836ccefc7ab333475ac6a7",
+    "eevdf": "df896cd753cd3b4a985f929ea0719a8ee3cddc2697ab5d7664fb35ed160e0320",
+    "cfs": "55a482df86d83d5ab9eea464874fe835707e470f9a480ad3a635dcb2e454dcd8",
+    "herd": "ded77fa782b97d518a0d2cd9372e53e7b445f7bdb5c55c93b64f677b8120533a",
+    "overloaded": "d48952baa5bbddeae68ec9ceb944f1cad98bc277dd60c64ca7d8427c61180ac2",
+    "drawn hold times": "ce932630f2339a038fbc28bc0170df0d1eec585889837732e27c7049eb971ca1",
+    "compared": "916629d0d58543b7586e5fb26453a8ae247dbd7d5a8abab28859d249b6749c40",
 }
 """SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log. A change would show here."""
 
