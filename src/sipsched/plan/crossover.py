@@ -495,6 +495,12 @@ def choose(
         window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
     if crossover.window_s != "auto":
         window_s = crossover.window_s
+    else:
+        # A busy proxy needs long windows. A run excludes a larger part of shorter windows rather than fail for too few
+        # blocks. The factor prevents that a rounding error costs a block.
+        longest_s = (1 - 1e-9) * load.duration_s / (BLOCKS_MIN * (len(modes) + 1))
+        if longest_s * (1 - JITTER) > 2 * washout_s:
+            window_s = min(window_s, longest_s)
     design = draw(modes, load.duration_s, window_s, washout_s, seed)
     return replace(
         design,

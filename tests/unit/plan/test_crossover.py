@@ -209,6 +209,14 @@ def test_given_lengths_of_windows_are_used() -> None:
     assert choose(MODES, LOAD, PLANNED, 0.5, 60e-6, 1).utilisation == 0.5
 
 
+def test_a_busy_proxy_gets_shorter_windows_rather_than_too_few_blocks() -> None:
+    modes = ["default", "slice-100us", "batch", "fifo"]
+    design = choose(modes, replace(LOAD, duration_s=75.0), PLANNED, 0.999, 400e-6, 1)
+    assert design.washout_s == 1
+    assert design.window_s == pytest.approx(2.5)
+    assert len({window.block for window in design.windows}) == 6
+
+
 def test_the_washout_lasts_until_the_calls_of_the_previous_window_have_ended() -> None:
     def washout_s(**changes: Any) -> float:
         load = replace(LOAD, **changes)
