@@ -7,8 +7,9 @@
  *
  * HOW IT WORKS
  *   When a guest halts a CPU, the hypervisor runs other guests on the physical CPU. After the next interrupt, the
- *   hypervisor may run the halted guest late. A task of the policy SCHED_IDLE prevents the halt, and every other task preempts it at once. The loop uses
- *   the CPU's instruction for waiting loops, which leaves the execution units to the other thread of the core.
+ *   hypervisor may run the halted guest late. A task of the policy SCHED_IDLE prevents the halt, and every other task
+ *   preempts it at once. The loop uses the CPU's instruction for waiting loops, which leaves the execution units to the
+ *   other thread of the core.
  */
 #include "../common/arguments.h"
 #include "../common/program.h"
