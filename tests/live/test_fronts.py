@@ -171,7 +171,7 @@ def test_killed_controller_leaves_nothing(testbed: Testbed, tmp_path: Path, sut:
         assert len(pids(INSTANCE)) >= 2
         worker.kill()
     # The hosts stop their processes automatically after the controller was killed.
-    wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())), 30)
+    wait_for(lambda: not pids(INSTANCE) and not any(map(pids, FRONTS.values())), 15)
     local.take_down()
     wait_for(lambda: leftovers() == [], 5)
 
