@@ -269,6 +269,18 @@ def test_killed_switcher_is_named_in_the_error(
     assert not pids(PROGRAMS)
 
 
+@pytest.mark.parametrize("name", ["kamailio-udp", "kamailio-udp-partitioned"])
+def test_a_sut_may_have_a_smaller_receive_buffer_than_the_default(
+    name: str, measure: Measure, campaign: Config
+) -> None:
+    small = replace(campaign.sut(name), receive_buffer_bytes=16_384)
+    record = measure(sut=name, suts={name: small}, mode="default", threads=2, duration_s=2)
+    run = run_json(record)
+    assert run["settings"]["so_rcvbuf_bytes"] == 32_768
+    # Without the program `buffers`, the sockets would keep the kernel's default.
+    assert int(run["settings"]["rmem_default"]) > 32_768
+
+
 def test_each_instance_has_its_own_receive_buffer(measure: Measure, tmp_path: Path) -> None:
     small, large = "default+receive_buffer_bytes=65536", "default+receive_buffer_bytes=4194304"
     record = measure(mode=f"default,{small},{large}", cps=300, threads=4)

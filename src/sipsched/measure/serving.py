@@ -590,10 +590,8 @@ class Serving:
     def settings(self) -> Settings:
         """Read the effective receive buffers, their limits and the CPUs of the running proxy."""
         sps = self.hosts.sps
-        first, last = self._needs.ports(self._entry)
-        sockets = ["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]
-        listed = self._entry.run(sockets).stdout
-        sizes = _receive_buffers(listed)
+        first, _ = self._needs.ports(self._entry)
+        sizes = self._effective_buffers(self._entry)
         of_instances = [sizes.get(first + number) for number in range(len(self.proxies))]
         limits = ("rmem_default", "rmem_max")
         paths = {name: f"/proc/sys/net/core/{name}" for name in limits}
@@ -654,18 +652,22 @@ class Serving:
         return process
 
     def _set_buffers(self, process: Process) -> None:
-        """Set the receive buffer of each proxy instance that has its own size in the run.
+        """Set the receive buffers whose sizes the proxy cannot set itself.
+
+        These buffers have another size per compared instance, or a smaller size than the kernel's default. A proxy
+        enlarges a buffer, but does not shrink it.
 
         Raises
         ------
         StableError
             A socket is missing, or the kernel refuses a size.
         """
-        if not self._buffers:
-            return
         sps = self.hosts.sps
+        asked = self._buffers or self._smaller_buffers()
+        if not asked:
+            return
         first, program = sps.spec.sip_port, str(native_folder(sps.base, "scheduler") / "buffers")
-        wanted = {first + number: size for number, size in self._buffers.items()}
+        wanted = {first + number: size for number, size in asked.items()}
         argv = [f"{port}={size}" for port, size in wanted.items()]
         done = sps.shell(
             SET_BUFFERS, program, process.pid_file, self.proxy.program, *argv, check=False
@@ -677,6 +679,25 @@ class Serving:
                 f"host {sps.spec}: the receive buffers {', '.join(argv)} (PORT=BYTES) cannot be set: "
                 f"{done.stderr.strip() or f'the kernel granted {done.stdout.strip()}'}"
             )
+
+    def _smaller_buffers(self) -> dict[int, int]:
+        """Return the declared buffer size of the sockets whose buffer is larger, by the number of the socket's port."""
+        if self.sut.over_tcp:
+            return {}
+        sps, declared = self.hosts.sps, self.sut.receive_buffer_bytes
+        sizes = self._effective_buffers(sps)
+        return {
+            port - sps.spec.sip_port: declared
+            for port, size in sizes.items()
+            # SEE socket(7): the effective size is twice the declared size
+            if size > 2 * declared
+        }
+
+    def _effective_buffers(self, host: Host) -> dict[int, int]:
+        """Return the effective SO_RCVBUF in bytes of the proxy's sockets on a host, by port."""
+        first, last = self._needs.ports(host)
+        sockets = ["ss", "-Hlunm", f"( sport >= :{first} and sport <= :{last} )"]
+        return _receive_buffers(host.run(sockets).stdout)
 
     def _wait_for_socket(self, host: Host, process: Process, sockets: int = 1) -> None:
         """Wait until a server listens. If the server ends instead, raise an error that quotes the server's log."""
