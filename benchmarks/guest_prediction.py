@@ -124,11 +124,19 @@ def pdr(report: SimulatorReport) -> float:
     return report.refused / report.arrived
 
 
+SCALING_BUFFERS = {
+    "kamailio-udp": SMALL_BUFFER_BYTES,
+    "kamailio-udp-sockets": 16_384,
+    "kamailio-udp-partitioned": 16_384,
+}
+"""Receive buffers of the UDP deployments of the study scaling_virtual, in bytes per socket."""
+
+
 def capacities() -> Iterator[Deployed]:
-    """Yield the simulated capacities of two deployments of the study scaling_virtual."""
+    """Yield the simulated capacities of the UDP deployments of the study scaling_virtual."""
     guest = load_testbed("virtual-8cores")
-    for name, cores in product(("kamailio-udp", "kamailio-udp-partitioned"), (1, 2, 4, 8)):
-        sut = replace(CONFIG.sut(name), receive_buffer_bytes=SMALL_BUFFER_BYTES)
+    for name, cores in product(SCALING_BUFFERS, (1, 2, 4, 6, 8)):
+        sut = replace(CONFIG.sut(name), receive_buffer_bytes=SCALING_BUFFERS[name])
         config = replace(CONFIG, suts={name: sut}, load=LOAD)
         point = Point("simulated-cfs", name, "default", cores, 8)
         plan = plan_in_guest(guest, point, config)
