@@ -96,6 +96,7 @@ SERVER: ModelNumbers = NOTHING | {
     "burst_weight": 1024,
     "logger_ns": 0,
     "logger_queue": 0,
+    "logger_apart": False,
 }
 """Parameters of a model: one worker, no cost except the service time, and calls that consist of one INVITE."""
 

@@ -53,6 +53,10 @@ void competitors_init(struct sim *sim, uint64_t *state)
 			w->begin_ns = m->competitor_period_ns[i] ? turn % m->competitor_period_ns[i] : 0;
 		} else if (m->logger_ns && !sim->logger) {
 			sim->logger = w;
+			if (m->logger_apart) {
+				w->cpu = w->first_cpu = m->cores;
+				w->cpus = 1;
+			}
 			continue;
 		} else {
 			if (!sim->bursts)

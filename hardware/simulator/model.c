@@ -128,6 +128,7 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(burst_weight, COUNT, 1, 88761),
 	NS(logger_ns),
 	BETWEEN(logger_queue, COUNT, 0, 1e6),
+	YES_NO(logger_apart),
 	BETWEEN(events_max, NUMBER, 1, 1e18),
 };
 #define N_ENTRIES (sizeof(ENTRIES) / sizeof(ENTRIES[0]))

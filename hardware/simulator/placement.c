@@ -177,7 +177,7 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 {
 	struct cpu *prev = cpu_of(sim, w), *target = prev;
 
-	if (sim->model.cores == 1 || !sim->model.placement)
+	if (sim->model.cores == 1 || !sim->model.placement || prev->id >= sim->model.cores)
 		return prev;
 	if (is_rt(w)) {
 		target = select_rt(sim, w, waker);
@@ -332,11 +332,13 @@ static bool take_rt(struct sim *sim, struct cpu *to)
  */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
-	uint32_t first, size = siblings(sim, cpu, &first);
+	uint32_t first, size;
 	uint64_t spent = 0;
 
-	if (sim->model.cores == 1 || !sim->model.placement)
+	/* the logger cannot leave a CPU of its own, and no worker may run there */
+	if (sim->model.cores == 1 || !sim->model.placement || cpu->id >= sim->model.cores)
 		return false;
+	size = siblings(sim, cpu, &first);
 	if (take_rt(sim, cpu))
 		return true;
 	cpu->idle_stamp = sim->now;
@@ -387,7 +389,7 @@ void placement_tick(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;
 
-	if (sim->model.cores == 1 || !sim->model.placement)
+	if (sim->model.cores == 1 || !sim->model.placement || cpu->id >= sim->model.cores)
 		return;
 	if (sim->now >= cpu->last_balance + interval * BUSY_FACTOR) {
 		cpu->last_balance = sim->now;

@@ -12,6 +12,8 @@ static bool allocate(struct sim *sim)
 	sim->n_cpus = m->cores;
 	if (m->receive_cpus && m->receive_first_cpu + m->receive_cpus > m->cores)
 		sim->n_cpus = m->receive_first_cpu + m->receive_cpus;
+	if (m->logger_ns && m->logger_apart && sim->n_cpus == m->cores)
+		sim->n_cpus++;
 	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns ? m->cores : 0);
 	sim->calls = calloc(m->calls, sizeof(*sim->calls));
 	sim->workers = calloc(sim->n_workers + sim->n_others, sizeof(*sim->workers));

@@ -8,6 +8,8 @@ from sipsched.testbed.host import Host, Process
 from sipsched.testbed.inventory import DeclaredCompetitor, native_folder
 
 PART, PROGRAM = "scheduler", "competitor"
+LOG_SOCKET = "/dev/log"
+"""The socket to which syslog(3) writes."""
 READY_TIMEOUT_S = 10
 CHRT = {
     "other": [],
@@ -37,43 +39,68 @@ class Competitors:
     def __init__(self, sps: Host, declared: Sequence[DeclaredCompetitor], limit_s: float) -> None:
         self._sps, self._declared, self._limit_s = sps, declared, limit_s
         self.tasks: Mapping[int, str] = {}
+        self._started: dict[DeclaredCompetitor, Process] = {}
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Run the competitors during the `with` block.
+    def reading_log(self) -> Iterator[None]:
+        """Run the competitor that reads the proxy's log during the `with` block, if the testbed declares one.
+
+        Start the proxy in the `with` block, because a line is lost if no program reads it.
 
         Raises
         ------
         StableError
-            The program is not built, or the program ended at its start.
+            See `running`.
+        """
+        with self._running([one for one in self._declared if one.reads_log]):
+            yield
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the competitors with periods during the `with` block, beside the reader of the log.
+
+        Raises
+        ------
+        StableError
+            The program is not built, or the program ended at its start. Or the proxy logged no line during the `with`
+            block, although a competitor reads its log.
         TransientError
             A competitor ended during the `with` block.
         """
-        if not self._declared:
-            yield
-            return
-        self._sps.require_built(PART, [PROGRAM])
-        with ExitStack() as stack:
-            started = []
-            for competitor in self._declared:
-                process = self._start(competitor)
-                stack.callback(self._sps.stop, process)
-                self._await_name(competitor, process)
-                started.append(process)
+        with self._running([one for one in self._declared if not one.reads_log]):
             self.tasks = {
                 pid: competitor.name
-                for competitor, process in zip(self._declared, started, strict=True)
+                for competitor, process in self._started.items()
                 for pid, name in self._sps.processes(process).items()
                 if name == competitor.name
             }
+            readers = {one: process for one, process in self._started.items() if one.reads_log}
+            before = {one: self._sps.cpu_time_ns(process) for one, process in readers.items()}
             yield
-            for process in started:
+            for process in self._started.values():
                 if not self._sps.is_running(process):
                     raise TransientError(f"{process.name} ended during the run")
+            for one, process in readers.items():
+                if self._sps.cpu_time_ns(process) - before[one] < one.busy_us * 1000:
+                    raise StableError(
+                        f"host {self._sps.spec}: the proxy logged no line to {LOG_SOCKET} during the load, so "
+                        f"{process.name} did nothing; check log_messages in the proxy's configuration (proxy.cfg)"
+                    )
+
+    @contextmanager
+    def _running(self, declared: Sequence[DeclaredCompetitor]) -> Iterator[None]:
+        if declared:
+            self._sps.require_built(PART, [PROGRAM])
+        with ExitStack() as stack:
+            for competitor in declared:
+                process = self._started[competitor] = self._start(competitor)
+                stack.callback(self._sps.stop, process)
+                self._await_name(competitor, process)
+            yield
 
     def _start(self, competitor: DeclaredCompetitor) -> Process:
         path = native_folder(self._sps.base, PART) / PROGRAM
-        times = (competitor.busy_us, competitor.period_us)
+        times = (competitor.busy_us, competitor.period_us or LOG_SOCKET)
         nice = ["nice", "-n", str(competitor.nice)] if competitor.nice else []
         return self._sps.start(
             f"competitor-{competitor.name}",

@@ -115,6 +115,8 @@ class Proxy:
         Command-line options, with the placeholders `{config}`, `{shared}`, `{package}` and `{manager}`.
     folder_option
         Option for the working folder. The option for the address is `-l` in every program, so no attribute contains it.
+    stderr_options
+        Options that send the log to stderr even before the program has read its configuration.
     deployments
         Names of the deployments for which the program's template has a configuration.
     cannot
@@ -130,6 +132,7 @@ class Proxy:
     options: tuple[str, ...]
     folder_option: str
     version_option: str
+    stderr_options: tuple[str, ...] = ()
     deployments: tuple[str, ...] = ("shared",)
     count: Callable[[Host, PurePosixPath, Sut], ProxyCounts] | None = None
     programs: tuple[str, ...] = ()
@@ -182,7 +185,9 @@ class Proxy:
             "package": sut.package_memory_mib,
             "manager": sut.memory_manager,
         }
-        return [self.file(sut), *(option.format(**values) for option in self.options)]
+        to_stderr = () if sut.log_messages else self.stderr_options
+        options = (option.format(**values) for option in self.options)
+        return [self.file(sut), *to_stderr, *options]
 
     def file(self, sut: Sut) -> str:
         """Return the name or the path of the proxy program, inside the root file system in which the program runs."""
@@ -326,12 +331,13 @@ PROXIES: Mapping[str, Proxy] = {
     "kamailio": Proxy(
         program="kamailio",
         options=(
-            *("-DD", "-E", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
+            *("-DD", "-f", "{config}", "-m", "{shared}", "-M", "{package}"),
             *("-x", "{manager}", "-X", "{manager}"),
         ),
         folder_option="-Y",
         deployments=("shared", "sockets", "partitioned", "front", "listeners", "dispatcher"),
         version_option="-v",
+        stderr_options=("-E",),
         count=_count_kamailio,
         programs=("kamcmd",),
     ),

@@ -238,6 +238,7 @@ class Serving:
         with ExitStack() as stack:
             for host in (*self._proxy_hosts, self.hosts.uas):
                 stack.callback(host.stop_strays)
+            stack.enter_context(self._competitors.reading_log())
             stack.enter_context(self._probing.starting())
             yield
 

@@ -28,6 +28,11 @@ NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000,
 NORMAL_SLICE_NS = 700_000
 """Base slice of EEVDF on one CPU, in ns. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
 MIGRATION_COST_NS = 500_000
+LOG_QUEUE = 11
+"""Number of lines that wait in /dev/log before a further line blocks its sender.
+
+SEE unix_recvq_full() in net/unix/af_unix.c, and net.unix.max_dgram_qlen, which is 10 by default.
+"""
 COMPETITORS_MAX, COMPARED_MAX = 16, 32
 """Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
 EVENTS_A_CALL = 5_000
@@ -152,6 +157,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         **_compared(point, sut, modes),
         "placement": True,
         **_competitors(testbed.competitors, cores),
+        **_reader(testbed.competitors, cores),
         "competitor_slice_ns": kernel.base_slice_ns or NORMAL_SLICE_NS,
         **_scheduling(state, simulated),
     }
@@ -281,6 +287,8 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
     """
     rows: list[tuple[int, int, str, int, int, int]] = []
     for one in declared:
+        if one.period_us is None:
+            continue
         cpus = [cpu for cpu in one.cpus or range(cores) if cpu < cores]
         if cpus and cpus != list(range(cpus[0], cpus[-1] + 1)):
             raise StableError(
@@ -311,6 +319,36 @@ def _competitors(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str
         "competitor_nice": nice,
         "competitor_first_cpu": first,
         "competitor_cpus": number,
+    }
+
+
+def _reader(declared: Sequence[DeclaredCompetitor], cores: int) -> dict[str, Value]:
+    """Return the simulator's parameters for the competitor that reads the proxy's log; empty if none is declared.
+
+    Raises
+    ------
+    StableError
+        The simulator cannot simulate the reader's CPUs or its scheduling policy.
+    """
+    readers = [one for one in declared if one.reads_log]
+    if not readers:
+        return {}
+    (reader,) = readers
+    on_proxy = {cpu for cpu in reader.cpus or range(cores) if cpu < cores}
+    if on_proxy and len(on_proxy) < cores:
+        raise StableError(
+            f"competitor {reader.name}: cpus: the simulator's reader of the log uses all CPUs of the proxy or another "
+            f"CPU, found {sorted(on_proxy)} of {cores} CPUs"
+        )
+    if reader.policy != "other" or reader.nice:
+        raise StableError(
+            f"competitor {reader.name}: the simulator's reader of the log has policy other and nice value 0; remove "
+            "policy and nice"
+        )
+    return {
+        "logger_ns": reader.busy_us * 1000,
+        "logger_queue": LOG_QUEUE,
+        "logger_apart": not on_proxy,
     }
 
 

@@ -186,6 +186,13 @@ class ModelParameters:
             "means any number."
         ),
     ]
+    logger_apart: Annotated[
+        Whole,
+        Meta(
+            description="1 if the logging program has a CPU of its own, which no worker uses. 0 if it uses the proxy's "
+            "CPUs."
+        ),
+    ] = Whole(0, "Not in the model's file.")
     socket_lock_ns: Annotated[
         Whole,
         Meta(

@@ -167,6 +167,13 @@ class Sut:
             "(docs/partitioned.md)."
         ),
     ] = "call-id"
+    log_messages: Annotated[
+        bool,
+        Meta(
+            description="Whether the proxy writes a line per message to the socket /dev/log of syslog(3). The testbed "
+            "must declare a competitor without period_us, which reads these lines."
+        ),
+    ] = False
 
     @property
     def arrangement(self) -> Arrangement:

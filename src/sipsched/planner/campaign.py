@@ -15,6 +15,7 @@ from sipsched.plan.config import Config
 from sipsched.plan.loads import Capacity
 from sipsched.plan.run import Point, Run
 from sipsched.plan.study import TESTBED_PAGES, Study
+from sipsched.plan.sut import Sut
 from sipsched.records import crossing, forecast, look, reduced, twins
 from sipsched.testbed import inventory
 from sipsched.testbed.inventory import Testbed
@@ -70,7 +71,7 @@ class Plan:
             here = [point for point in planned if point.testbed == bed.name]
             bed.check_cores(here)
             for sut in dict.fromkeys(point.sut for point in here):
-                bed.entry(config.sut(sut))
+                _check_sut(bed, config.sut(sut))
         twins.check_twins(plan.raw, config.twins)
         crossover.check(
             {mode for study in config.studies.values() for mode in study.modes}
@@ -287,8 +288,14 @@ class Plan:
     def _check(self, asked: Run | Point) -> None:
         bed = self.testbeds[asked.testbed]
         bed.check_cores([asked])
-        bed.entry(self.config.sut(asked.sut))
+        _check_sut(bed, self.config.sut(asked.sut))
         crossover.check([asked.mode], self.declared_modes)
+
+
+def _check_sut(bed: inventory.Testbed, sut: Sut) -> None:
+    """Raise an error if a testbed lacks a host or a program that a SUT needs."""
+    bed.entry(sut)
+    bed.check_log(sut)
 
 
 def planned_runs(

@@ -14,7 +14,7 @@ from sipsched.plan.keys import read, read_named
 from sipsched.plan.run import Point, Run, TestbedLabels
 from sipsched.plan.sut import Sut
 from sipsched.testbed.topology import divide, read_cores
-from sipsched.words import plural
+from sipsched.words import listed, plural
 
 LOCK_WAIT_S = 600.0
 ROLES = ("uac", "sps", "uas", "front")
@@ -252,10 +252,16 @@ class DeclaredCompetitor:
             ge=1,
             le=10_000_000,
             description="CPU time in µs that the task uses per period. If it equals period_us, the task computes all "
-            "the time.",
+            "the time. Without period_us: CPU time per line that the proxy logs.",
         ),
     ]
-    period_us: Annotated[int, Meta(ge=1, le=10_000_000, description="Length of a period in µs.")]
+    period_us: Annotated[
+        Annotated[int, Meta(ge=1, le=10_000_000)] | None,
+        Meta(
+            description="Length of a period in µs. Without this key, the task reads the lines that a SUT with "
+            "log_messages writes to /dev/log, as a syslog daemon does."
+        ),
+    ] = None
     cpus: Annotated[
         Cpus,
         Meta(description="CPUs for the task. Without this key, it may use all CPUs of the proxy."),
@@ -275,12 +281,18 @@ class DeclaredCompetitor:
         """True if the task computes all the time."""
         return self.busy_us == self.period_us
 
+    @property
+    def reads_log(self) -> bool:
+        """True if the task works for each line that the proxy logs, and not in periods."""
+        return self.period_us is None
+
     def __str__(self) -> str:
         """Return the name, CPU use, CPUs and scheduling attributes of the competing program as text."""
         where = _name_cpus(self.cpus) if self.cpus else "all CPUs of the SPS"
         policy = "" if self.policy == "other" else f", SCHED_{self.policy.upper()}"
         nice = f", nice {self.nice}" if self.nice else ""
-        time = f"{self.busy_us:,} µs of every {self.period_us:,} µs on {where}"
+        every = f"every {self.period_us:,} µs" if self.period_us else "CPU time per line of the log"
+        time = f"{self.busy_us:,} µs {'of ' if self.period_us else ''}{every} on {where}"
         return f"{self.name} ({time}{policy}{nice})"
 
 
@@ -502,6 +514,27 @@ class Testbed:
             )
         return self.front
 
+    def check_log(self, sut: Sut) -> None:
+        """Raise an error if a SUT logs its messages but no competitor reads the log, or the other way round.
+
+        Raises
+        ------
+        StableError
+            Without a reader, each line is lost. Without lines, the reader does nothing.
+        """
+        readers = [competitor.name for competitor in self.competitors if competitor.reads_log]
+        if sut.log_messages and not readers:
+            raise StableError(
+                f"testbed {self.name}: SUT {sut.name} writes a line per message to /dev/log (log_messages), but no "
+                "competitor of the testbed reads the lines; declare a competitor without period_us, or measure the SUT "
+                "on another testbed"
+            )
+        if readers and not sut.log_messages:
+            raise StableError(
+                f"testbed {self.name}: the competitor {readers[0]} reads the lines that the proxy logs, but SUT "
+                f"{sut.name} logs none; set log_messages: true, or add period_us to the competitor"
+            )
+
     def check_cores(self, asked: Iterable[Point | Run]) -> None:
         """Raise an error if a planned measurement (point or run) needs more cores than the proxy's host has.
 
@@ -691,6 +724,12 @@ def _check_competitors(
 ) -> None:
     """Raise an error if a competing program has a repeated name, other CPUs than the proxy, or contradictory keys."""
     names = [competitor.name for competitor in competitors]
+    readers = [competitor.name for competitor in competitors if competitor.reads_log]
+    if len(readers) > 1:
+        raise StableError(
+            f"{where}: competitors: {listed(readers)} have no period_us, but only one program can read the log; add "
+            "period_us to the others"
+        )
     for competitor in competitors:
         place = f"{where}: competitors: {competitor.name}"
         outside = [cpu for cpu in competitor.cpus if cpu not in cpus]
@@ -700,7 +739,7 @@ def _check_competitors(
             raise StableError(
                 f"{place}: the SPS has CPUs {list(cpus)} for the proxy, found {outside}"
             )
-        if competitor.busy_us > competitor.period_us:
+        if competitor.period_us is not None and competitor.busy_us > competitor.period_us:
             raise StableError(
                 f"{place}: busy_us: expected at most period_us ({competitor.period_us}), "
                 f"found {competitor.busy_us}"

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ from sipsched.testbed.inventory import DeclaredCompetitor
 
 LOGGER = DeclaredCompetitor("logger", 3000, 20000, (0, 1))
 CRON = DeclaredCompetitor("cron", 1, 2)
+SYSLOGD = DeclaredCompetitor("syslogd", 20, cpus=(1,))
 
 
 class Sps:
@@ -28,6 +30,7 @@ class Sps:
         self.spec = SimpleNamespace(cpus=(0, 1, 2, 3))
         self.base = Path("/work")
         self.ready, self.ended = ready, set[str]()
+        self.cpu_ns = 0
         self.events: list[Any] = []
 
     def require_built(self, part: str, programs: list[str]) -> None:
@@ -49,6 +52,9 @@ class Sps:
     def processes(self, process: Any) -> dict[int, str]:
         number = 10 * len(process.name)
         return {number: "timeout", number + 1: process.name.removeprefix("competitor-")}
+
+    def cpu_time_ns(self, process: Any) -> int:
+        return self.cpu_ns
 
     def is_running(self, process: Any) -> bool:
         return process.name not in self.ended
@@ -72,6 +78,31 @@ def test_competitors_run_for_the_load_only_and_their_tasks_are_known() -> None:
         # The program `timeout`, which limits a competitor's time, does not count as a competitor.
         assert declared.tasks == {171: "logger", 151: "cron"}
     assert sps.events[3:] == ["stop competitor-cron", "stop competitor-logger"]
+
+
+def test_the_reader_of_the_log_starts_before_the_load() -> None:
+    sps = Sps()
+    declared = competitors(sps, LOGGER, SYSLOGD)
+    argv = ["/work/native/scheduler/competitor", "syslogd", "20", "/dev/log"]
+    with declared.reading_log():
+        assert sps.events[1:] == [("competitor-syslogd", argv, (1,), 60)]
+        with declared.running():
+            assert sps.events[3][0] == "competitor-logger"
+            assert sorted(declared.tasks.values()) == ["logger", "syslogd"]
+            sps.cpu_ns = 20_000
+        assert sps.events[4:] == ["stop competitor-logger"]
+    assert sps.events[5:] == ["stop competitor-syslogd"]
+
+
+def test_a_proxy_that_logs_nothing_fails_the_run() -> None:
+    sps = Sps()
+    declared = competitors(sps, SYSLOGD)
+    with (
+        declared.reading_log(),
+        pytest.raises(StableError, match="the proxy logged no line to /dev/log"),
+        declared.running(),
+    ):
+        sps.cpu_ns = 19_999
 
 
 @pytest.mark.parametrize(
@@ -169,10 +200,39 @@ def test_the_program_keeps_its_policy_and_may_compute_all_the_time(program: Path
     assert after - before < 3
 
 
+def test_the_program_works_for_each_line_and_blocks_a_fast_sender(
+    program: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    argv = [program, "syslogd", "100", path]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            while sender.connect_ex(str(path)):
+                time.sleep(0.01)
+            began = time.monotonic()
+            for number in range(1000):
+                sender.send(f"line {number}".encode())
+            passed = time.monotonic() - began
+            second = subprocess.run(argv, check=False, capture_output=True, text=True)
+            while int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[0]) < 100e6:
+                time.sleep(0.01)
+            time.sleep(0.1)
+        process.terminate()
+        said, _ = process.communicate(timeout=30)
+    # At most eleven lines wait, or as many as the kernel allows, so the sender waits for the other lines.
+    waiting = 1 + int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text())
+    assert passed > (1000 - waiting - 1) * 100e-6
+    assert said.splitlines()[0] == "line 0"
+    assert said.splitlines()[-2:] == ["line 99", "1000 lines"]
+    assert second.returncode == 1
+    assert "another program reads this socket; stop it" in second.stderr
+    assert not path.exists()
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["logger", "2", "1"], ["logger", "0", "1"], ["sixteen-letters-", "1", "2"]]
 )
 def test_the_program_says_how_to_use_it(program: Path, arguments: list[str]) -> None:
     done = subprocess.run([program, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith("competitor: usage: competitor NAME BUSY_US PERIOD_US")
+    assert done.stderr.startswith("competitor: usage: competitor NAME BUSY_US PERIOD_US|SOCKET")

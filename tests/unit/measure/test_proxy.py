@@ -64,6 +64,25 @@ def test_instances_name_a_front_end_on_its_own_host(name: str) -> None:
     assert testbed.sps.sip_address not in text
 
 
+@pytest.mark.parametrize(("name", "lines"), [("kamailio-udp", 2), ("opensips-udp", 2)])
+def test_a_sut_may_log_each_request_and_each_answer(name: str, lines: int) -> None:
+    sut = CAMPAIGN.sut(name)
+    texts = [
+        find_proxy(one).config_text(one, load_testbed("local"), 2, PurePosixPath("/w"))
+        for one in (sut, dataclasses.replace(sut, log_messages=True))
+    ]
+    assert [text.count("xlog(") for text in texts] == [0, lines]
+    # A proxy that logs to stderr writes nothing to /dev/log.
+    stderr = r"^(log_stderror|stderror_enabled)=(yes|no)$"
+    assert [re.findall(stderr, text, re.MULTILINE)[0][1] for text in texts] == ["yes", "no"]
+    folder = PurePosixPath("/w")
+    one = dataclasses.replace(sut, log_messages=True)
+    command = find_proxy(one).command(
+        one, folder / "proxy.cfg", folder, 2, load_testbed("local").sps
+    )
+    assert "-E" not in command
+
+
 @pytest.mark.parametrize("sut", CAMPAIGN.suts.values(), ids=lambda sut: sut.name)
 def test_the_command_has_the_memory_of_an_instance(sut: Sut) -> None:
     folder, sps = PurePosixPath("/w"), load_testbed("local").sps

@@ -209,6 +209,21 @@ def test_a_real_time_competitor_that_never_sleeps_cannot_be_simulated(campaign: 
         plan_point(point(CFS), campaign, bed)
 
 
+def test_the_reader_of_the_log_reaches_the_model(campaign: Config) -> None:
+    def numbers(cores: int, **reader: Any) -> Any:
+        bed = replace(load_testbed(CFS), competitors=(DeclaredCompetitor("syslogd", 20, **reader),))
+        return plan_point(point(CFS, cores=cores), campaign, bed).numbers
+
+    names = ("logger_ns", "logger_queue", "logger_apart", "competitors")
+    for cpus, apart in (((), False), ((0, 1), False), ((2,), True)):
+        beside = numbers(2, cpus=cpus)
+        assert [beside[name] for name in names] == [20_000, 11, apart, 0]
+    with pytest.raises(StableError, match=r"syslogd: cpus: .* found \[1\] of 2 CPUs"):
+        numbers(2, cpus=(1,))
+    with pytest.raises(StableError, match=r"syslogd: .* remove policy and nice"):
+        numbers(2, nice=5)
+
+
 def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:
     bed = load_testbed(EEVDF)
     assert bed.simulated is not None

@@ -167,6 +167,10 @@ VARIANTS: dict[str, ModelNumbers] = {
         "burst_ns": 300_000,
     },
     "logger": {"rules": "cfs", "logger_ns": 10_000, "logger_queue": 2},
+    "logger on its own CPU": {
+        **{"rules": "cfs", "release": "5.10", "cores": 2},
+        **{"logger_ns": 40_000, "logger_queue": 2, "logger_apart": True},
+    },
     "socket lock": {"socket_lock_ns": 3_000, "transfer_ns": 8_000},
     "refills that grow": {"refill_doubling_ns": 10_000},
 }
@@ -614,6 +618,25 @@ def test_a_logger_takes_its_share_of_the_capacity(queue: int, rules: str, tmp_pa
     capacity = 1e9 / (SERVICE_NS + changes["logger_ns"])
     assert report.served / (report.t_end_ns / 1e9) == pytest.approx(capacity, rel=0.03)
     assert report.served - queue <= report.others[0].messages <= report.served
+
+
+@pytest.mark.parametrize("rules", ["eevdf", "cfs"])
+@pytest.mark.parametrize(
+    ("cores", "logger_ns"), [(1, 25_000), (1, 300_000), (2, 30_000), (2, 80_000)]
+)
+def test_a_logger_on_its_own_cpu_blocks_workers_only_if_it_is_slower(
+    cores: int, logger_ns: int, rules: str, tmp_path: Path
+) -> None:
+    changes = {
+        **{"logger_ns": logger_ns, "logger_queue": 8, "logger_apart": True, "drain_ns": 0},
+        **{"cores": cores, "workers": cores, "rules": rules},
+    }
+    overload = {"calls": 60_000, "rate_cps": 5e9 / SERVICE_NS, "receive_buffer_bytes": 100}
+    report, _ = trace({**SERVER, **changes, **overload}, tmp_path)
+    capacity = 1e9 / max(SERVICE_NS / cores, logger_ns)
+    assert report.served / (report.t_end_ns / 1e9) == pytest.approx(capacity, rel=0.03)
+    assert len(report.cpus) == cores + 1
+    assert report.cpus[cores].task == report.others[0].ran_ns > 0
 
 
 def test_the_migration_cost_matters_only_beside_a_competitor(tmp_path: Path) -> None:

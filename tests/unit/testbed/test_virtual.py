@@ -12,6 +12,7 @@ from helpers import values_of
 
 from sipsched.errors import LostError, StableError
 from sipsched.paths import TESTBEDS
+from sipsched.plan.config import load_config
 from sipsched.testbed import guest_image, virtual, virtual_clock
 from sipsched.testbed.inventory import Testbed, VirtualGuest, load_testbed
 from sipsched.testbed.patience import Patience
@@ -234,6 +235,24 @@ def test_a_wrong_competitor_is_refused(
 def test_two_competitors_need_two_names(tmp_path: Path) -> None:
     with pytest.raises(StableError, match="logger: two competitors have this name"):
         with_competitors(tmp_path, LOGGER, dict(LOGGER))
+
+
+def test_a_reader_of_the_log_and_a_sut_that_logs_belong_together(tmp_path: Path) -> None:
+    reader = {"name": "syslogd", "busy_us": 20, "cpus": [1]}
+    bed = with_competitors(tmp_path, reader, LOGGER)
+    assert "competitor syslogd (20 µs CPU time per line of the log on CPU 1)" in bed.description
+    silent = load_config().sut("kamailio-udp")
+    logging = dataclasses.replace(silent, log_messages=True)
+    bed.check_log(logging)
+    with pytest.raises(
+        StableError, match=r"the competitor syslogd reads .* logs none; set log_mes"
+    ):
+        bed.check_log(silent)
+    with pytest.raises(StableError, match="no competitor of the testbed reads the lines"):
+        with_competitors(tmp_path, LOGGER).check_log(logging)
+    with_competitors(tmp_path, LOGGER).check_log(silent)
+    with pytest.raises(StableError, match=r"syslogd and second have no period_us"):
+        with_competitors(tmp_path, reader, {**reader, "name": "second", "cpus": [0]})
 
 
 def test_only_a_testbed_in_virtual_time_has_competitors(tmp_path: Path) -> None:
