@@ -46,6 +46,8 @@ OPENSIPS_NS = 116_000
 """CPU time per message of OpenSIPS on two cores, from one run at 850 calls per second that compared nothing."""
 MEASURED_NS = 275_000
 """CPU time per message on one core, as the study scaling_virtual measured it after its predictions."""
+LOGGED_NS = 337_000
+"""CPU time per message with a line of log per message, from one run at 2000 calls per second and 7000 MIPS."""
 COMPUTING = {
     **{"receive_ns": 2000, "wake_ns": 1000, "switch_ns": 1000},
     **{"copy_ns": 500, "send_ns": 1000, "loop_ns": 2000, "link_ns": 10_000},
@@ -189,8 +191,8 @@ EEVDF = {"6.12": "6.18"}
 """The kernel to simulate instead of a guest's kernel that the simulator lacks, by the name of the guest's kernel."""
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
 """Testbeds with CFS and with EEVDF of the study kernels_virtual."""
-PAPERS_STUDIES = PROJECT_ROOT / "config" / "studies" / "papers_virtual.yaml"
-"""Configuration of the rows of the papers' comparison tables in virtual time."""
+PAPERS_STUDIES = ("papers_virtual", "papers_log_virtual")
+"""Files in config/studies with rows of the papers' comparison tables in virtual time."""
 
 
 def changes(first: Iterable[float], second: Iterable[float]) -> np.ndarray:
@@ -252,7 +254,7 @@ def print_kernels() -> None:
 
 
 def print_papers() -> None:
-    """Print a CSV row for each mode, except the first one, at each point of the study file papers_virtual.yaml.
+    """Print a CSV row for each mode, except the first one, at each point of the study files `PAPERS_STUDIES`.
 
     The columns k_rcv are the change of the mean K_rcv in percent, and the columns pdr the change of the drop rate in
     percentage points, from the first mode to this mode: mean, smallest and largest change over the seeds.
@@ -260,12 +262,16 @@ def print_papers() -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
     names = ("testbed", "reference", "mode", "cores", "threads", "cps", "pdr_reference_percent")
     table.writerow((*names, *columns("k_rcv", "pdr")))
-    for study in read_yaml(PAPERS_STUDIES)["studies"].values():
-        for bed, (cores, workers, cps) in product(study["testbeds"], study["points"]):
+    files = (PROJECT_ROOT / "config" / "studies" / f"{name}.yaml" for name in PAPERS_STUDIES)
+    for study in (study for file in files for study in read_yaml(file)["studies"].values()):
+        points = study.get("points") or product(study["cores"], study["threads"], study["cps"])
+        for bed, (cores, workers, cps) in product(study["testbeds"], points):
             guest = load_testbed(bed)
+            logs = any(task.reads_log for task in guest.competitors)
+            message_ns = LOGGED_NS if logs else MEASURED_NS
             first, *others = (
                 [
-                    simulated(guest, mode, cores, workers, cps, seed, SMALL_BUFFER, MEASURED_NS)
+                    simulated(guest, mode, cores, workers, cps, seed, SMALL_BUFFER, message_ns)
                     for seed in SEEDS
                 ]
                 for mode in study["modes"]
