@@ -2,8 +2,8 @@
 /*
  * The programs that use the SPS's CPUs beside the proxy. A periodic competitor computes at the beginning of each
  * period, as ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work
- * for each message that a worker has served. If the logger's queue is full, the worker waits until the logger has taken
- * a message. On each CPU, one further program may have bursts of work at random times. The bursts are at the same times
+ * for each message that a worker begins to serve. If the logger's queue is full, the worker waits until the logger has
+ * taken a message. On each CPU, one further program may have bursts of work at random times. The bursts are at the same times
  * in runs with different settings.
  */
 #include "sched.h"
@@ -153,8 +153,8 @@ bool competitor_log(struct sim *sim, struct cpu *cpu, struct worker *sender)
 		return false;
 	}
 	queue->length++;
-	sender->phase = PHASE_LOOP;
-	sender->left_ns = sim->model.loop_ns;
+	sender->phase = PHASE_BEFORE;
+	sender->left_ns = sender->before_ns;
 	/* a logger that runs or waits for a CPU will look into its queue, so only a sleeping logger is woken */
 	if (!logger->on_rq || logger->delayed) {
 		sched_wake(sim, logger, cpu);

@@ -146,7 +146,7 @@ struct model {
 	 */
 	uint64_t burst_every_ns, burst_ns;
 	uint32_t burst_weight; /* the weight of its nice value */
-	uint64_t logger_ns;    /* work of a further program, the logger, per served message; 0: no logger */
+	uint64_t logger_ns;    /* work of a further program, the logger, per message; 0: no logger */
 	uint32_t logger_queue; /* number of messages that the logger's queue holds; 0: any number */
 	bool logger_apart;     /* the logger runs on a CPU of its own, which follows the proxy's CPUs */
 	/* members that limit the run */

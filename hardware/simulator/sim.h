@@ -54,7 +54,7 @@ enum phase {
 	PHASE_SEND,   /* event: the datagram departs at t_dep */
 	PHASE_LOOP,   /* event: the worker receives again */
 	PHASE_FORWARD, /* event: a front passes on its message */
-	PHASE_LOG,     /* event: the worker passes its message to the logger */
+	PHASE_LOG,     /* event: at t_sip_in, the worker passes its message to the logger */
 	PHASE_COMPETE, /* event: a competitor has done its work */
 	PHASE_SCRIPT,  /* event: the worker has done work from a test's script, and sleeps */
 };

@@ -20,6 +20,8 @@ uint64_t worker_span(const struct sim *sim, const struct worker *w)
 
 	switch (w->phase) {
 	case PHASE_COPY:
+		if (sim->logger)
+			return w->left_ns;
 		return w->left_ns + w->before_ns + (wants_lock(w) ? 0 : send_ns);
 	case PHASE_BEFORE:
 		return w->left_ns + (wants_lock(w) ? 0 : send_ns);
@@ -36,8 +38,8 @@ void worker_pass(struct sim *sim, struct worker *w, uint64_t at)
 		w->record.t_sip_in = at;
 		w->record.cpu = (uint16_t)w->cpu;
 		w->in_service = true;
-		w->phase = PHASE_BEFORE;
-		w->left_ns = w->before_ns;
+		w->phase = sim->logger ? PHASE_LOG : PHASE_BEFORE;
+		w->left_ns = sim->logger ? 0 : w->before_ns;
 	} else if (w->phase == PHASE_BEFORE && wants_lock(w)) {
 		w->phase = PHASE_LOCK;
 		w->left_ns = 0;
@@ -171,8 +173,8 @@ static void depart(struct sim *sim, struct worker *w)
 	agents_receive(sim, &w->message);
 	if (w->message.kind == TRACE_KIND_200_BYE)
 		socket_close(sim, w->message.call);
-	w->phase = sim->logger ? PHASE_LOG : PHASE_LOOP;
-	w->left_ns = sim->logger ? 0 : sim->model.loop_ns;
+	w->phase = PHASE_LOOP;
+	w->left_ns = sim->model.loop_ns;
 }
 
 /* Charge the receive call that found the queue empty, and then let the worker sleep. */

@@ -11,7 +11,7 @@ from scipy import optimize
 
 from sipsched.analysis.intervals import Values
 from sipsched.analysis.papers import wide
-from sipsched.plan.simulated import KINDS
+from sipsched.plan.simulated import KINDS, LOG_QUEUE
 
 METRICS = ("t_sip_us", "k_rcv_us", "pdr")
 FITTED_MODE, FITTED_CORES = "baseline", (1, 2)
@@ -75,14 +75,21 @@ COLD = Free(
     60e3,
     "time to refill caches, per doubling of 1 + the number of other workers that ran meanwhile",
 )
+LOGGER = Free(
+    "logger_ns", 1e3, 60e3, "time of syslogd per message, on a CPU that the proxy does not use"
+)
+LOG = {"logger_apart": 1, "logger_queue": LOG_QUEUE}
+"""Parameters of the simulator that belong to the parameter `LOGGER`."""
 VARIANTS = {
     "stalls": FREE,
     "bursts": (*COSTS, *BURSTS, QUEUE),
     "both": (*COSTS, *STALLS, *BURSTS, QUEUE),
     "cold": (*COSTS, COLD, *STALLS, QUEUE),
+    "log": (*COSTS, LOGGER, *STALLS, QUEUE),
 }
-"""Parameters of four fits. In three fits, stalls, bursts of other programs, or both take the CPUs from the proxy. The
-fit `cold` has stalls, and a worker refills its caches for longer if more other workers ran meanwhile."""
+"""Parameters of five fits. In three fits, stalls, bursts of other programs, or both take the CPUs from the proxy. The
+fit `cold` has stalls, and a worker refills its caches for longer if more other workers ran meanwhile. The fit `log` has
+stalls, and a worker waits if too many lines of its log wait for syslogd."""
 
 
 def numbers(
@@ -106,6 +113,7 @@ def numbers(
     return {
         **{"stall_every_ns": 0, "burst_every_ns": 0},
         **whole,
+        **(LOG if LOGGER in free else {}),
         "service_ns": [scale * mean_ns for mean_ns in model["service_ns"]],
         "lock_share": lock_share,
         "refill_far_ns": FAR * whole["refill_near_ns"],
@@ -118,13 +126,15 @@ def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
 
     If the model has no bursts, each stall becomes a burst of the largest weight. If `free` also contains the stalls,
     the bursts are as rare as possible, so that they hardly change the model. If the model's refills do not grow with
-    the number of workers, the growth is as small as possible.
+    the number of workers, the growth is as small as possible. If the model has no syslogd, its time per message is as
+    short as possible.
     """
     known = {
         **model,
         "service_ns": float(np.mean(model["service_ns"][1:])),
         "queue": RECEIVE_BUFFER_BYTES / model["truesize"][1],
         COLD.name: model[COLD.name] or COLD.low,
+        LOGGER.name: model[LOGGER.name] or LOGGER.low,
     }
     if not model["burst_every_ns"]:
         known |= {f"burst_{name}": model[f"stall_{name}"] for name in ("every_ns", "ns")}

@@ -17,7 +17,7 @@ from sipsched.plan.crossover import Design, compared, cores_of, instances, is_co
 from sipsched.plan.loads import Load
 from sipsched.plan.modes import Counts, Mode, Scaling, Setting, find_mode, load_modes
 from sipsched.plan.run import Point
-from sipsched.plan.simulated import load_model
+from sipsched.plan.simulated import LOG_QUEUE, load_model
 from sipsched.plan.sut import Sut
 from sipsched.testbed.inventory import DeclaredCompetitor, SimulatedMachine, Testbed
 
@@ -28,11 +28,6 @@ NORMAL_LATENCY_NS, NORMAL_GRANULARITY_NS, NORMAL_WAKEUP_NS = 6_000_000, 750_000,
 NORMAL_SLICE_NS = 700_000
 """Base slice of EEVDF on one CPU, in ns. SEE kernel/sched/fair.c of Linux 6.18: normalized_sysctl_sched_base_slice"""
 MIGRATION_COST_NS = 500_000
-LOG_QUEUE = 11
-"""Number of lines that wait in /dev/log before a further line blocks its sender.
-
-SEE unix_recvq_full() in net/unix/af_unix.c, and net.unix.max_dgram_qlen, which is 10 by default.
-"""
 COMPETITORS_MAX, COMPARED_MAX = 16, 32
 """Largest numbers of competitors and of compared instances. SEE hardware/simulator/model.h"""
 EVENTS_A_CALL = 5_000

@@ -15,6 +15,11 @@ from sipsched.plan.sut import Sut
 MODELS = PROJECT_ROOT / "config" / "models"
 KINDS = ("INVITE", "180", "200_INVITE", "ACK", "BYE", "200_BYE")
 """Types of the six messages of a call. The position, counted from 1, is the number in `enum trace_kind`."""
+LOG_QUEUE = 11
+"""Number of lines that wait in /dev/log before a further line blocks its sender.
+
+SEE unix_recvq_full() in net/unix/af_unix.c, and net.unix.max_dgram_qlen, which is 10 by default.
+"""
 CELL = ["mode", "cores", "threads"]
 CASE = [*CELL, "cps", "rep", "without"]
 """Columns that identify a simulated run without a record. `without` lists the mechanisms that are switched off."""
