@@ -38,7 +38,7 @@ from sipsched.plan.modes import DEFAULT
 from sipsched.records import histogram
 from sipsched.records.study_summary import MEASURED
 from sipsched.records.system_capacity import SystemCapacity
-from sipsched.words import grouped, listed, number, plural
+from sipsched.words import grouped, listed, plural
 
 STRONG, FAIR = (RUNS_AS_SAMPLE, 0.1), (FEWEST, 0.25)
 """Limits for strong and fair evidence: the fewest runs, and the largest half-width relative to the estimate."""
@@ -314,7 +314,7 @@ def _time_tile(
     waits = rows.loc[rows["cps"] == here.cps, "k_rcv_p99"].dropna().to_numpy(float)
     spread = (waits.max() - waits.min()) / 2 / np.median(waits) if len(waits) > 1 else np.inf
     spread_words = (
-        f"Between runs, the 99th percentile of the wait K_rcv varies by ±{number(100 * spread)}\u00a0%."
+        f"In single runs, the 99th percentile of the wait K_rcv is {in_us(waits.min())} to {in_us(waits.max())}."
         if np.isfinite(spread)
         else "Another run may have another result."
     )
