@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import Measure, leftovers, pids, run_json, squatter, start_run, wait_for, wait_for_load
+from helpers import (
+    Measure,
+    build_native,
+    leftovers,
+    pids,
+    run_json,
+    squatter,
+    start_run,
+    wait_for,
+    wait_for_load,
+)
 
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure import acquisition, crossing_search, proxy, serving
@@ -198,6 +208,34 @@ def test_missing_program(
     monkeypatch.setattr(serving, "find_proxy", lambda sut: absent)
     monkeypatch.setattr(proxy.Proxy, "config_text", lambda *args: "")
     refused(measure, tmp_path / "raw", r"missing program: no-such-proxy", sut="opensips-udp")
+
+
+@pytest.mark.parametrize("name", ["kamailio-udp", "opensips-udp"])
+def test_a_proxy_that_logs_writes_a_line_per_message(
+    name: str, up: None, measure: Measure, tmp_path: Path, campaign: config.Config
+) -> None:
+    socket = Path("/dev/log")
+    if socket.exists():
+        pytest.skip("a syslog daemon of this machine reads /dev/log")
+    if shutil.which(name.removesuffix("-udp")) is None:
+        pytest.skip(f"not installed: {name.removesuffix('-udp')}")
+    logging = dataclasses.replace(campaign.sut(name), log_messages=True)
+    settings: dict[str, Any] = {"sut": name, "suts": {name: logging}, "duration_s": 2}
+    refused(measure, tmp_path / "raw", "no program reads this socket; start a syslog", **settings)
+    program = build_native("scheduler", tmp_path, "competitor") / "competitor"
+    argv = [program, "syslogd", "1", socket]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            wait_for(socket.exists, 10)
+            run = run_json(measure(**settings))
+        finally:
+            reader.terminate()
+        said, _ = reader.communicate(timeout=30)
+    # Retransmissions of the UAS at the end of a load, if any, are lines, too.
+    (lines,) = re.findall(r"^(\d+) lines$", said, re.MULTILINE)
+    warm_up = run["load"]["warmup_s"] * run["run"]["cps"] * 6
+    assert run["probe"]["records"] <= int(lines) <= run["probe"]["records"] + 1.5 * warm_up + 100
+    assert "INVITE" in said
 
 
 def test_port_in_use(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from sipsched.errors import SipschedError, StableError, TransientError
 from sipsched.measure import switching, unread
 from sipsched.measure.account import CpuAccount
-from sipsched.measure.competitors import Competitors
+from sipsched.measure.competitors import LOG_SOCKET, Competitors
 from sipsched.measure.fronts import MOST_INSTANCES, Front
 from sipsched.measure.generator import (
     Arrivals,
@@ -246,8 +246,18 @@ class Serving:
         """Start the UAS, the proxy and the probe, and wait for all of them.
 
         Call this method in a `with starting()` block.
+
+        Raises
+        ------
+        StableError
+            The proxy logs its messages, but no program reads the log.
         """
         sps = self.hosts.sps
+        if self.sut.log_messages and sps.run(["test", "-S", LOG_SOCKET], check=False).exit_code:
+            raise StableError(
+                f"host {sps.spec}: SUT {self.sut.name} writes a line per message to {LOG_SOCKET} (log_messages), but "
+                "no program reads this socket; start a syslog daemon, but not on the proxy's CPUs"
+            )
         commands = [self._configure(number) for number in range(len(self.proxies))]
         if self._front and self._front.config:
             self._record.write("front.cfg", self._front.config)

@@ -170,8 +170,9 @@ class Sut:
     log_messages: Annotated[
         bool,
         Meta(
-            description="Whether the proxy writes a line per message to the socket /dev/log of syslog(3). The testbed "
-            "must declare a competitor without period_us, which reads these lines."
+            description="Whether the proxy writes a line per message to the socket /dev/log of syslog(3). On a testbed "
+            "of kind virtual or simulated, a competitor without period_us reads these lines. On other testbeds, a "
+            "syslog daemon reads them."
         ),
     ] = False
 
