@@ -6,21 +6,27 @@
     python workflow/fit_papers.py cold      # stalls, and a cost of cold caches that grows with the number of workers
     python workflow/fit_papers.py log       # stalls, and a syslogd on another CPU that limits how fast workers log
 
-During the search, the program prints better parameters as soon as it finds them. The program does not change the file
+    python workflow/fit_papers.py log --values 38310,9853,2442,0.1311,11080,4060,136.8e6,5.315e6,98.59
+
+With --values, the program skips the search, and only prints how these values of the parameters (in the order of
+`sipsched.analysis.papers_fit.VARIANTS`) predict the papers' other numbers and the effects of enhanced mode. During the
+search, the program prints better parameters as soon as it finds them. The program does not change the file
 config/models/opensips-papers.yaml.
 """
 
 import argparse
+import math
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from sipsched.analysis.papers import load_points
+from sipsched.analysis.papers import load_comparison, load_points
 from sipsched.analysis.papers_fit import (
     FAILED,
     METRICS,
@@ -31,6 +37,14 @@ from sipsched.analysis.papers_fit import (
     log_ratios,
     loss,
     numbers,
+)
+from sipsched.analysis.papers_predicted import (
+    MODES,
+    TABLES,
+    against_published,
+    effects,
+    errors,
+    wanted,
 )
 from sipsched.errors import StableError
 from sipsched.measure.simulated_means import GridPredictor
@@ -80,10 +94,36 @@ def mean_square(change: Mapping[str, Any]) -> float:
     return float("nan") if means is None else loss(means, PUBLISHED)
 
 
+def print_predictions(change: Mapping[str, Any]) -> None:
+    """Print the typical errors of all numbers in the papers' tables, and the directions of the simulated effects."""
+    compared, points = load_comparison(), load_points()
+    cases = wanted(points, compared)
+    cases = cases[(cases["without"] == "") & cases["mode"].isin(MODES)].reset_index(drop=True)
+    runs = replace(PREDICTOR, change=change).predict(cases).assign(part=TABLES)
+    table = against_published(runs, points)
+    for mode in MODES:
+        for error in errors(table[table["mode"] == mode]):
+            factor = math.exp(error.simulator)
+            print(f"{mode}, {error.group}: {error.metric} wrong by a factor of {factor:.2f}")
+    found = effects(runs, compared)
+    same = sum(effect.published * effect.predicted.estimate > 0 for effect in found)
+    counts = Counter(effect.direction for effect in found)
+    told = ", ".join(f"{count} {direction}" for direction, count in counts.items())
+    print(
+        f"{len(found)} effects of enhanced mode: {told}; {same} estimates have the published sign"
+    )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fit the model of the papers' proxy.")
     parser.add_argument("variant", nargs="?", choices=VARIANTS, default="stalls")
-    free_parameters = VARIANTS[parser.parse_args().variant]
+    parser.add_argument("--values", help="values of the parameters, separated by commas")
+    arguments = parser.parse_args()
+    free_parameters = VARIANTS[arguments.variant]
+    if arguments.values:
+        given = [float(value) for value in arguments.values.split(",")]
+        print_predictions(numbers(given, MODEL, free_parameters))
+        sys.exit()
     began = time.monotonic()
     fitted = fit(PUBLISHED, MODEL, predict_and_print, free_parameters)
     if fitted.loss >= FAILED:
@@ -115,3 +155,4 @@ if __name__ == "__main__":
         off = (log_ratios(other, PUBLISHED) ** 2).mean() ** 0.5
         told = ", ".join(f"{name} {off[name]:.3f}" for name in METRICS)
         print(f"root mean square of the log ratios with other random arrivals: {told}")
+    print_predictions(numbers(values, MODEL, free_parameters))
