@@ -58,7 +58,12 @@ def test_the_capacities_of_the_sizing_page_come_from_the_recorded_searches(tmp_p
     shipped = read_capacities(PROJECT_ROOT / "config" / "models" / "virtual-capacity.json")
     assert [system.cores for system in shipped] == [1, 2, 4, 8]
     for system in shipped:
-        (search,) = [each for each in searches if each.point.cores == system.cores]
+        place = (system.sut, system.mode, system.cores, system.threads)
+        (search,) = [
+            each
+            for each in searches
+            if (each.point.sut, each.point.mode, each.point.cores, each.point.threads) == place
+        ]
         (found,) = system.searches
         assert found.started_at == search.started_at
         assert search.testbed is not None
