@@ -53,7 +53,7 @@ from sipsched.records.system_capacity import SystemCapacity
 from sipsched.words import binary_size, grouped, number, plural
 
 TRANSPORTS = {"udp": "UDP", "tcp": "TCP"}
-NOTHING = "There is no answer yet, because nothing was measured."
+NOTHING = "There is no answer yet, because no run was measured."
 SIMULATED = "Predicted by simulation, not measured."
 RECEIVING = ("one CPU receives", "each core receives")
 """The two simulated ways to receive packets. The names of simulated models contain these texts."""
@@ -511,7 +511,7 @@ def capacities(scaling: ScalingData) -> Table:
             *("confirmed", "speed-up", "bound", "CPUs of proxy"),
         ),
         rows=tuple(rows),
-        none="no search was made",
+        none="no run was measured near a searched capacity",
         caption="Capacity and speed-up of each deployment (named by its SUT) on each number of cores.",
         reading=f"The capacity is the load at which the loss is {share}. Over UDP, the loss counts dropped datagrams "
         "that reached the SPS. Over TCP, the loss counts calls that failed or took too long to set up. The column "
