@@ -15,7 +15,8 @@
  *   If BUSY_US equals PERIOD_US, the competitor computes all the time.
  *
  *   The socket is the one of syslog(3), which blocks its caller if too many datagrams wait at the socket
- *   (net.unix.max_dgram_qlen). competitor prints the first lines, so that errors of the program are not lost.
+ *   (net.unix.max_dgram_qlen). At its end, competitor has printed the first LINES_SHOWN lines, such as errors at the
+ *   start of the program.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -111,8 +112,7 @@ int main(int argc, char **argv)
 	    (!reads && !parse_whole(argv[3], 1, LONGEST_US, &period_us)) ||
 	    !parse_whole(argv[2], 1, period_us, &busy_us)) {
 		complain("usage: competitor NAME BUSY_US PERIOD_US|SOCKET; NAME has 1 to %d characters, "
-			 "BUSY_US is 1 to "
-			 "PERIOD_US, PERIOD_US is 1 to %d, and SOCKET is an absolute path",
+			 "BUSY_US is 1 to PERIOD_US, PERIOD_US is 1 to %d, and SOCKET is an absolute path",
 			 NAME_MAX_LENGTH, LONGEST_US);
 		return EXIT_USAGE;
 	}

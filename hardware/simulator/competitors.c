@@ -3,8 +3,8 @@
  * The programs that use the SPS's CPUs beside the proxy. A periodic competitor computes at the beginning of each
  * period, as ../scheduler/competitor.c does. A competitor without a period computes all the time. The logger has work
  * for each message that a worker begins to serve. If the logger's queue is full, the worker waits until the logger has
- * taken a message. On each CPU, one further program may have bursts of work at random times. The bursts are at the same times
- * in runs with different settings.
+ * taken a message. On each CPU, one further program may have bursts of work at random times. The bursts are at the same
+ * times in runs with different settings.
  */
 #include "sched.h"
 #include "sim.h"
