@@ -16,6 +16,7 @@ import pytest
 from helpers import (
     Measure,
     build_native,
+    findings,
     leftovers,
     pids,
     run_json,
@@ -236,6 +237,8 @@ def test_a_proxy_that_logs_writes_a_line_per_message(
     warm_up = run["load"]["warmup_s"] * run["run"]["cps"] * 6
     assert run["probe"]["records"] <= int(lines) <= run["probe"]["records"] + 1.5 * warm_up + 100
     assert "INVITE" in said
+    # The errors of the proxy are in the same log, so sipsched claims nothing about failed allocations.
+    assert findings(run).get("allocation_failures") is None
 
 
 def test_port_in_use(up: None, testbed: Testbed, measure: Measure, tmp_path: Path) -> None:
