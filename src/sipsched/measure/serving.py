@@ -69,6 +69,8 @@ START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
 """Seconds to wait until the buffers are empty after a load over TCP. After an overload, the buffers take this long."""
+REPEAT_S = 1.0
+"""Seconds until the proxy has repeated an unanswered request (after T1 = 0.5 s), and the UAS has answered."""
 MESSAGES_A_CALL = 6
 SET_BUFFERS = """\
 program=$1 pid_file=$2 proxy=$3
@@ -315,6 +317,10 @@ class Serving:
             )
         cpu_s = (self._cpu_ns().all - before_ns) / 1e9
         if completed < calls or self.sut.over_tcp:
+            if not self.sut.over_tcp:
+                # A restarted UAS does not know the call of a repeated request, so its answer 481 would reach the proxy
+                # during the measurement.
+                self.hosts.uas.run(["sleep", f"{max(0.0, REPEAT_S - self.load.drain_s):g}"])
             # Without a restart, the UAS would retransmit answers of unfinished calls during the measurement.
             # Over TCP, a restart also excludes the warm-up from the counts of the UAS.
             self._silence()

@@ -1,5 +1,9 @@
 """Tests of reading a host's state from the output of shell commands."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from sipsched.errors import StableError, TransientError
@@ -9,6 +13,7 @@ from sipsched.measure.observed import CpuTime
 from sipsched.measure.serving import Serving, _receive_buffers
 from sipsched.plan.config import load_config
 from sipsched.records.load_report import Sends
+from sipsched.testbed.session import Hosts
 from sipsched.validity.ledger import Tally
 
 SS = """\
@@ -70,16 +75,20 @@ def test_a_warm_up_without_an_answered_call_keeps_the_log(monkeypatch: pytest.Mo
 
 
 def test_an_overload_may_complete_no_call_of_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    readings, renewed = iter((0, 10**9)), []
+    readings = iter((0, 10**9))
+    renewed: list[Any] = []
     monkeypatch.setattr(Serving, "_offer", lambda *args: calls(completed=0, acks=1))
     monkeypatch.setattr(Serving, "_cpu_ns", lambda self: CpuTime(next(readings), 0))
     monkeypatch.setattr(Serving, "_silence", lambda self: None)
     monkeypatch.setattr(Serving, "_start_server", lambda self: renewed.append("UAS"))
     serving = object.__new__(Serving)
-    serving.load, serving.sut = load_config().load, load_config().sut("kamailio-udp")
+    serving.load = replace(load_config().load, drain_s=0.25)
+    serving.sut = load_config().sut("kamailio-udp")
     serving.proxies, serving._cores = [(serving.sut, 8)], [1]
+    serving.hosts = cast(Hosts, SimpleNamespace(uas=SimpleNamespace(run=renewed.append)))
     assert serving.warm_up(100, 1).service_s == pytest.approx(1 / 6)
-    assert renewed == ["UAS"]
+    # The UAS first answers the requests that the proxy repeats after 0.5 s.
+    assert renewed == [["sleep", "0.75"], "UAS"]
 
 
 @pytest.mark.parametrize(("sut", "servers"), [("kamailio-udp", 4), ("kamailio-udp-sockets", 1)])
