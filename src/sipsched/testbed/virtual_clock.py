@@ -1,6 +1,7 @@
 """Functions for the virtual clock of a QEMU guest: its library, command-line options, counters and self-test."""
 
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -42,8 +43,8 @@ STATISTICS_MAGIC = b"sipvirt1"
 MEMORY_MIB = 512
 STANDSTILL_S = 300
 """Real seconds without progress of the virtual clock after which a guest is considered hung."""
-LOOP_ERROR, SPEED_ERROR, WAIT_ERROR = 0.005, 0.01, 0.05
-"""Largest relative errors of a loop's time, the CPU speeds and the mean wait that the clock's self-test allows."""
+LOOP_ERROR, SPEED_ERROR, WAIT_ERROR, LOSS_ERROR = 0.005, 0.01, 0.05, 0.1
+"""Largest relative errors that the clock's self-test allows: a loop's time, CPU speeds, mean wait, dropped messages."""
 DELIVERY_INSTRUCTIONS = 8000
 """Kernel instructions, roughly, for the delivery of a datagram to an idle worker (4 µs at 2000 MIPS with weight 1)."""
 TEST_CORES = 4
@@ -77,6 +78,9 @@ class SelfTest(msgspec.Struct, frozen=True):
     service_ns: float
     wait_ns: float
     theory_ns: float
+    room: int
+    lost: int
+    theory_lost: int
 
     def errors(self, clock: VirtualClock) -> dict[str, tuple[float, float]]:
         """Return the relative error and the largest allowed error of each part of the virtual clock's self-test.
@@ -88,6 +92,7 @@ class SelfTest(msgspec.Struct, frozen=True):
         delivery_ns = DELIVERY_INSTRUCTIONS * 1000 * clock.kernel_weight / clock.mips
         delivery_ns += clock.wake_ns
         expected_ns = self.theory_ns + delivery_ns
+        computed = self.theory_lost or math.nan
         return {
             "loop count": (abs(self.loop_ns / self.loop_exact_ns - 1), LOOP_ERROR),
             "equal speed": (max(self.speeds) / min(self.speeds) - 1, SPEED_ERROR),
@@ -95,6 +100,10 @@ class SelfTest(msgspec.Struct, frozen=True):
                 abs(self.wait_ns / expected_ns - 1),
                 # The number of instructions of a delivery is uncertain, which matters only for a long delivery.
                 max(WAIT_ERROR, delivery_ns / expected_ns / 2),
+            ),
+            f"losses of M/M/{self.workers}/{self.workers + self.room}": (
+                abs(self.lost / computed - 1),
+                LOSS_ERROR,
             ),
         }
 
@@ -354,7 +363,7 @@ def ensure_tested(
     if passes.exists() and line in passes.read_text().splitlines():
         return
     say(
-        f"testing the virtual clock with {clock} (once per version of QEMU, library and clock; about 12 s of CPU time "
+        f"testing the virtual clock with {clock} (once per version of QEMU, library and clock; about 13 s of CPU time "
         "at 2000 MIPS, longer with more MIPS)"
     )
     failed = judge(*self_test(clock, TEST_CORES, kernel), clock)[1]

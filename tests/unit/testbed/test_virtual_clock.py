@@ -27,6 +27,9 @@ EXACT = {
     # With 2000 MIPS and kernel weight 1, the delivery of a message takes 4 µs in addition to the computed wait.
     "wait_ns": 364_000,
     "theory_ns": 360_000,
+    "room": 11,
+    "lost": 230,
+    "theory_lost": 230,
 }
 COUNTERS = virtual_clock.Statistics(10**9, 200_000, 3000, 0, 0, 2000, 60_000, 0)
 needs_qemu = pytest.mark.skipif(shutil.which(QEMU) is None, reason="QEMU is not installed")
@@ -90,16 +93,20 @@ def test_a_library_that_is_not_preloaded_is_refused() -> None:
         ({"loop_ns": 1_006_000}, "loop count: off by 0.600 %"),
         ({"speeds": [1000.0, 1000.0, 1011.0]}, "equal speed: off by 1.100 %"),
         ({"wait_ns": 340_000}, "wait of M/D/2: off by 6.593 %"),
+        ({"lost": 250}, ""),
+        ({"lost": 200}, "losses of M/M/2/13: off by 13.043 %"),
         # the self-test measured nothing
         ({"loop_ns": 0}, "loop count: off by 100.000 %"),
         ({"wait_ns": 0}, "wait of M/D/2: off by 100.000 %"),
         ({"wait_ns": math.nan}, "wait of M/D/2: off by nan %"),
+        ({"lost": 0}, "losses of M/M/2/13: off by 100.000 %"),
+        ({"theory_lost": 0}, "losses of M/M/2/13: off by nan %"),
     ],
 )
 def test_each_failed_test_has_one_line(change: dict[str, Any], failed: str) -> None:
     passed, lines = virtual_clock.judge(SelfTest(**{**EXACT, **change}), COUNTERS, CLOCK)
     assert [line.partition(",")[0] for line in lines] == ([failed] if failed else [])
-    assert len(passed) + len(lines) == 3
+    assert len(passed) + len(lines) == 4
 
 
 @pytest.mark.parametrize(
@@ -112,7 +119,7 @@ def test_each_failed_test_has_one_line(change: dict[str, Any], failed: str) -> N
 )
 def test_a_virtual_clock_that_is_off_fails(counters: virtual_clock.Statistics | None) -> None:
     passed, failed = virtual_clock.judge(SelfTest(**EXACT), counters, CLOCK)
-    assert len(passed) == 3 and len(failed) == 1
+    assert len(passed) == 4 and len(failed) == 1
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_a_clock_is_tested_once_per_version_and_setting(tmp_path: Path, monkeypa
     ensure(faster)
     ensure(faster)
     assert len(tested) == len(lines) == 5
-    assert str(CLOCK) in lines[0] and "12 s" in lines[0]
+    assert str(CLOCK) in lines[0] and "13 s" in lines[0]
 
 
 def test_output_without_a_result_is_an_error() -> None:
