@@ -17,6 +17,7 @@ import argparse
 import csv
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from itertools import product
@@ -74,11 +75,17 @@ def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoin
     """Return the simulator's parameters for a point in the guest, except for the guest's costs."""
     bed = load_testbed(point.testbed)
     assert bed.simulated is not None and guest.virtual is not None
+    # The simulator numbers the cores of a package one after another.
+    packages = Counter(
+        cpu // guest.virtual.cores_per_socket for cpu in guest.sps.cpus[: point.cores]
+    )
     machine = replace(
         bed.simulated,
         kernel=EEVDF.get(guest.virtual.kernel, guest.virtual.kernel),
         processors=guest.virtual.sockets,
-        cores_per_processor=guest.virtual.cores_per_socket,
+        cores_per_processor=max(packages.values())
+        if len(packages) > 1
+        else guest.virtual.cores_per_socket,
     )
     return plan_point(point, config, replace(bed, simulated=machine, competitors=guest.competitors))
 
@@ -191,7 +198,7 @@ EEVDF = {"6.12": "6.18"}
 """The kernel to simulate instead of a guest's kernel that the simulator lacks, by the name of the guest's kernel."""
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
 """Testbeds with CFS and with EEVDF of the study kernels_virtual."""
-PAPERS_STUDIES = ("papers_virtual", "papers_log_virtual")
+PAPERS_STUDIES = ("papers_virtual", "papers_log_virtual", "papers_packages_virtual")
 """Files in config/studies with rows of the papers' comparison tables in virtual time."""
 
 
