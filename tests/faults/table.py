@@ -930,10 +930,11 @@ LONG = frozenset(
         "connections from a compared instance cut, over TCP",
         *("worker of a compared instance traced", "sipshard of a compared instance killed"),
         "main process of a partitioned instance of a comparison killed",
-        "a compared instance killed in the warm-up",
+        *("a compared instance killed in the warm-up", "a compared instance stopped for 2 s"),
         *(
             f"{name}, with instances"
             for name in (
+                *("a busy loop of nice -20", "four busy loops anywhere"),
                 *("snakemake killed", "measuring process killed", "Ctrl-C twice", "SSH cut"),
                 *("management link away", "management link away for 1 s", "clock steps by 1 s"),
                 *("UAS link down from the start", "disk of the controller full"),
