@@ -25,6 +25,7 @@ from sipsched.plan.config import load_config
 from sipsched.plan.run import Point
 from sipsched.records.messages import open_messages
 from sipsched.records.record import read_record
+from sipsched.records.reduced import UNCOMPRESSED, recompress
 from sipsched.records.reduced import reduce as reduce_record
 from sipsched.records.verification import verify as verify_records
 from sipsched.testbed import local, virtual, vm
@@ -273,14 +274,20 @@ def verify(_, raw="raw"):
         sys.exit(1)
 
 
-@task
+@task(
+    help={
+        "archive": "hardly compress the summaries, because a compressed archive of all records is then smaller"
+    }
+)
 @one_line_errors
-def reduce(_, raw="raw", results="results/runs", to="reduced/raw"):
+def reduce(_, raw="raw", results="results/runs", to="reduced/raw", archive=False):
     """Copy every record and its summaries to a smaller record, which lacks the single messages."""
     for document in sorted(Path(raw).rglob("rep~*/run.json")):
         run = document.parent.relative_to(raw)
         if ".failed-" not in run.name:
             reduce_record(Path(raw) / run, Path(results) / run, Path(to) / run)
+            if archive:
+                recompress(Path(to) / run, UNCOMPRESSED)
             print(f"reduced: {run}")
 
 

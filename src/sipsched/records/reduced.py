@@ -8,13 +8,13 @@ compressed `windows.nc` instead. All other files of the record are copied unchan
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import zstandard
 
 from sipsched.errors import StableError
-from sipsched.files import SEAL, read_seal, read_sealed, seal
+from sipsched.files import SEAL, read_seal, read_sealed, read_zstd, seal
 from sipsched.paths import RUN_FILE
 from sipsched.records import manifest
 from sipsched.records.conversion import as_part
@@ -30,7 +30,8 @@ LEFT_OUT = (
 )
 """Files that a reduced record lacks, because nothing reads these files after the run's summary is made.
 `bursts.json.zst` also names other programs of the machine."""
-LEVEL = 19
+LEVEL, UNCOMPRESSED = 19, -1000
+"""Levels of zstd: for a single record, and for a record in an archive that is compressed as a whole."""
 REMEDY = "copy the record from the campaign from which it was reduced"
 REASON = "the trace was left out of this record to make it smaller"
 
@@ -131,6 +132,23 @@ def reduce(record: Path, results: Path, target: Path) -> None:
         )
     except OSError as error:
         raise StableError(f"{error.filename}: {error.strerror}") from error
+
+
+def recompress(folder: Path, level: int) -> None:
+    """Compress the summaries of a reduced record again, with another level of zstd.
+
+    An archive of records with the level `UNCOMPRESSED` is smaller, because the compression of the archive then finds
+    the equal parts of the records.
+    """
+    reduced = read_reduced(folder)
+    assert reduced is not None
+    for name in reduced.files:
+        content = read_zstd(folder / name, "summary", REMEDY)
+        (folder / name).write_bytes(zstandard.compress(content, level))
+    everything = manifest.reports(folder)
+    write_reduced(
+        folder, replace(reduced, files={name: everything[name] for name in reduced.files})
+    )
 
 
 def write_reduced(folder: Path, reduced: Reduced) -> None:

@@ -11,7 +11,14 @@ from sipsched.plan.run import Run as PlannedRun
 from sipsched.records import run_summary, summary_files, windows
 from sipsched.records.bursts import BURSTS_FILE
 from sipsched.records.messages import messages_from_record, open_messages, write_messages
-from sipsched.records.reduced import REASON, REDUCED_FILE, identity, reduce
+from sipsched.records.reduced import (
+    REASON,
+    REDUCED_FILE,
+    UNCOMPRESSED,
+    identity,
+    recompress,
+    reduce,
+)
 from sipsched.records.verification import verify
 
 RUN = Run(mode="default,batch", cps=400)
@@ -29,14 +36,19 @@ def computed(run: PlannedRun, raw: Path, results: Path) -> None:
         windows.write_windows(dataset, folder / "windows.nc")
 
 
-@pytest.fixture
-def campaign(tmp_path: Path) -> Path:
+@pytest.fixture(params=[False, True], ids=["compressed", "in an archive"])
+def campaign(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     raw = tmp_path / "raw"
     record = write_comparison(raw, RUN, {"default": 1.0, "batch": 2.0}, total_s=12.0)
     (record / BURSTS_FILE).write_bytes(b"bursts")
     rewrite(record)
     computed(RUN, raw, tmp_path / "results")
-    reduce(raw / RUN.path, tmp_path / "results" / RUN.path, tmp_path / "small" / RUN.path)
+    small = tmp_path / "small" / RUN.path
+    reduce(raw / RUN.path, tmp_path / "results" / RUN.path, small)
+    if request.param:
+        before = (small / "summary.nc.zst").stat().st_size
+        recompress(small, UNCOMPRESSED)
+        assert (small / "summary.nc.zst").stat().st_size > 2 * before
     return tmp_path
 
 
