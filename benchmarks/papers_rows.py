@@ -26,12 +26,16 @@ from sipsched.paths import PROJECT_ROOT
 from sipsched.records.summary_files import open_summary
 
 RESULTS = PROJECT_ROOT / "results" / "recorded" / "virtual" / "raw"
-STUDIES = {
-    "papers_virtual": "virtual-papers",
-    "papers_logger_virtual": "virtual-papers-logger",
-    "papers_load_virtual": "virtual-papers-logger",
-}
-"""The studies and their testbeds."""
+FREE = (MODES[0], "enhanced+migration_cost_ns=0")
+STUDIES = (
+    ("papers_virtual", "virtual-papers", MODES),
+    ("papers_logger_virtual", "virtual-papers-logger", MODES),
+    ("papers_load_virtual", "virtual-papers-logger", MODES),
+    ("one_package_virtual", "virtual-papers", MODES),
+    ("packages_virtual", "virtual-papers-packages", MODES),
+    ("packages_virtual", "virtual-papers-packages", FREE),
+)
+"""The studies, their testbeds and the compared modes."""
 FIGURE_2 = {
     "figure_2_virtual": "virtual-papers",
     "figure_2_logger_virtual": "virtual-papers-logger",
@@ -73,15 +77,15 @@ def predicted_changes(reference: str, mode: str) -> pd.Series:
     return chosen.set_index(["testbed", "cores", "threads", "cps"])["k_rcv_mean"]
 
 
-def rows(study: str, testbed: str) -> Iterator[Row]:
+def rows(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[Row]:
     """Yield the rows of a study, with one row per quantity and load."""
     summary = open_summary(RESULTS / study / testbed / "summary.nc")
-    case = Case(summary, load_points(), load_comparison(), *MODES)
-    predictions = predicted_changes(*MODES)
+    case = Case(summary, load_points(), load_comparison(), *modes)
+    predictions = predicted_changes(*modes)
     for place in case.places():
         printed = case.printed_comparison(place)
         assert printed is not None
-        first, second = (case.side(place, mode) for mode in MODES)
+        first, second = (case.side(place, mode) for mode in modes)
         for cps in first.loads_met:
             predicted = -predictions[testbed, place.cores, place.threads, cps]
             for quantity, column in QUANTITIES.items():
@@ -125,10 +129,10 @@ def counts(quantity: str, found: Sequence[Row]) -> str:
     )
 
 
-def report(study: str, testbed: str) -> Iterator[str]:
-    """Yield the lines about a study."""
-    found = list(rows(study, testbed))
-    yield f"{study}:"
+def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
+    """Yield the lines about two modes of a study."""
+    found = list(rows(study, testbed, modes))
+    yield f"{study}, {' and '.join(modes)}:"
     for row in found:
         of_means = compare(row.baseline, row.enhanced).percent_lower_of_means.estimate
         yield (
@@ -197,8 +201,8 @@ def report_kernels(cfs: str, eevdf: str) -> Iterator[str]:
 
 
 def main() -> None:
-    for study, testbed in STUDIES.items():
-        print("\n".join(report(study, testbed)))
+    for compared in STUDIES:
+        print("\n".join(report(*compared)))
     for study, testbed in FIGURE_2.items():
         print("\n".join(report_costs(study, testbed)))
     for testbeds in KERNELS:
