@@ -237,8 +237,8 @@ bool socket_take(struct sim *sim, struct worker *w)
 	s->user = cpu;
 	/*
 	 * Move the queue to the reader's side when the reader's side is empty (kernel: __skb_recv_udp() in
-	 * net/ipv4/udp.c). While the reader's side is not empty, udp_rmem_release() releases memory in quarters of the
-	 * limit.
+	 * net/ipv4/udp.c), and when memory is released. While the reader's side is not empty, udp_rmem_release()
+	 * releases memory in quarters of the limit.
 	 */
 	if (!s->reader)
 		s->reader = s->queue.length;
@@ -248,6 +248,7 @@ bool socket_take(struct sim *sim, struct worker *w)
 	if (!sim->model.deferred_release || !s->reader || s->deficit >= s->buffer_bytes / 4) {
 		s->charged -= s->deficit;
 		s->deficit = 0;
+		s->reader = s->queue.length;
 	}
 	sim->counts.received += !is_front(sim, w);
 	return true;

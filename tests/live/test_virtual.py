@@ -9,14 +9,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import PATIENCE_S, Measure, run_json, wait_for
+from receive_queue import charged_bytes
 
 from sipsched.errors import StableError, TransientError
-from sipsched.records.trace import Flag, read_trace
+from sipsched.plan.config import Config
+from sipsched.records.trace import Event, Flag, read_trace
 from sipsched.testbed import provision, virtual
 from sipsched.testbed.guest_image import IMAGES
 from sipsched.testbed.inventory import Testbed, load_testbed
@@ -93,6 +96,22 @@ def test_the_guest_reaches_nothing_but_its_controller(bed: Testbed) -> None:
         for host in hosts.all:
             assert host.shell(connect, port, check=False).exit_code != 0
         assert hosts.uac.run(["ip", "route", "get", "198.18.2.2"], check=False).exit_code != 0
+
+
+@pytest.mark.long
+def test_the_kernel_frees_the_memory_of_messages_late(
+    bed: Testbed, measure: Measure, campaign: Config
+) -> None:
+    small = replace(campaign.sut("kamailio-udp"), receive_buffer_bytes=65_536)
+    suts = {**campaign.suts, "kamailio-udp": small}
+    record = measure(bed=bed, suts=suts, threads=1, cps=2500, duration_s=0.5, retransmissions=False)
+    records = read_trace(record / "trace.bin.zst").records
+    assert (records["event"] == Event.DROP).sum() > 100
+    taken = records[records["event"] == Event.MESSAGE]
+    # In the mode exact, the probe reads the memory before the kernel adds the message's own memory.
+    size = taken["rmem"][taken["rmem"] > 0].min()
+    charged = charged_bytes(taken, 2 * small.receive_buffer_bytes) - size
+    assert (charged == taken["rmem"]).mean() > 0.98
 
 
 SETTING: dict[str, Any] = {"mode": "baseline", "cores": 2, "threads": 4, "cps": 100}

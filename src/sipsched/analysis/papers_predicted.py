@@ -30,6 +30,8 @@ TABLES, NEAR_LIMIT = "tables", "near limit"
 """Names of two sets of simulated runs: runs that `wanted` lists, and runs near the capacity of each row of `grid`."""
 CALLS = 20_000
 REPETITIONS = 8
+COMPARED_REPETITIONS = 100
+"""Number of simulated runs per mode and row of the papers' comparison tables."""
 ABLATION_REPETITIONS = 16
 ABLATED = (4, 8, 4400)
 """Cores, threads and cps of a row of Table VI in the multi-core paper. The ablation explains the effect in this row."""
@@ -64,7 +66,6 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
     places = compared[["cores", "threads", "cps"]]
     modes = [places.assign(mode=mode) for mode in MODES]
     scaled = places[places["cores"] > 1].assign(mode=SCALED)
-    tables = pd.concat([printed, *modes, scaled])[[*CELL, "cps"]].drop_duplicates()
     costs = pd.DataFrame(
         [(cost_mode(cost), *place) for place, cost in product(FIGURE_2, COSTS_NS)],
         columns=[*CELL, "cps"],
@@ -74,8 +75,13 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
         + [(mode, *ABLATED, mechanism) for mode, mechanism in product(MODES, MECHANISMS)],
         columns=[*CELL, "cps", "without"],
     )
-    tables = pd.concat([tables, costs]).assign(without="")
-    parts = [_repeated(tables, REPETITIONS), _repeated(ablated, ABLATION_REPETITIONS)]
+    tables = pd.concat([printed, costs]).assign(without="")
+    both = pd.concat([*modes, scaled]).assign(without="")
+    parts = [
+        _repeated(tables, REPETITIONS),
+        _repeated(both, COMPARED_REPETITIONS),
+        _repeated(ablated, ABLATION_REPETITIONS),
+    ]
     return pd.concat(parts)[CASE].drop_duplicates().reset_index(drop=True)
 
 
@@ -343,7 +349,7 @@ def readings(
     dict
         Changes by metric (one of `MEANS`), number of cores, and pair of modes.
     """
-    here = (runs["part"] == TABLES) & (runs["without"] == "") & (runs["rep"] <= REPETITIONS)
+    here = (runs["part"] == TABLES) & (runs["without"] == "")
     several = compared.loc[compared["cores"] > 1, ["cores", "threads", "cps"]]
     means = runs[here].merge(several).groupby(["cores", "rep", "mode"])[MEANS].mean()
     by_mode = means.unstack("mode").reindex(columns=product(MEANS, (*MODES, SCALED)))
@@ -475,6 +481,7 @@ def ablation(runs: pd.DataFrame, metric: str) -> Ablation | None:
     metric
         One of `EFFECTS`.
     """
+    runs = runs[runs["rep"] <= ABLATION_REPETITIONS]
     baseline, enhanced = _pair(runs, ABLATED, metric)
     if not baseline.size:
         return None

@@ -142,12 +142,13 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         **model.numbers,
         **model.deployed(sut, point.threads, cores),
         "cores": cores,
-        "cores_per_processor": simulated.cores_per_processor,
+        "cores_per_processor": simulated.cores_together(cores),
         "receive_cpus": min(int(model.numbers["receive_cpus"]), cores),
         "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
         # SEE net/ipv4/udp.c: Linux 6.15 changed the condition on which __udp_enqueue_schedule_skb() refuses a datagram
         "queue_rule": "within" if simulated.is_eevdf else "until_over",
-        "deferred_release": True,
+        # SEE udp_rmem_release() in net/ipv4/udp.c: since Linux 4.10, readers return the memory of datagrams later
+        "deferred_release": simulated.kernel != "3.2",
         "workers": point.threads,
         **_compared(point, sut, modes),
         "placement": True,

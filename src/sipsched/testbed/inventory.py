@@ -323,6 +323,13 @@ class SimulatedMachine:
         tuple[Annotated[str, Meta(pattern=rf"\A({'|'.join(MECHANISMS)})\Z")], ...],
         Meta(description=f"Mechanisms that are switched off: {', '.join(MECHANISMS)}."),
     ]
+    alternate: Annotated[
+        bool,
+        Meta(
+            description="true: consecutive cores belong to different processors in turn. Modes "
+            "still count the processors as if a run filled one processor after another."
+        ),
+    ] = False
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
         Meta(
@@ -347,6 +354,10 @@ class SimulatedMachine:
     def is_eevdf(self) -> bool:
         """True if the simulated kernel uses the scheduler EEVDF instead of CFS."""
         return self.kernel == "6.18"
+
+    def cores_together(self, cores: int) -> int:
+        """Return the largest number of cores that one processor has in a run on `cores` cores."""
+        return -(-cores // self.processors) if self.alternate else self.cores_per_processor
 
     @property
     def cpus(self) -> int:
@@ -702,10 +713,11 @@ def _describe_simulated(simulated: SimulatedMachine) -> str:
     """Return text that describes the simulated machine and lists the disabled parts of the simulation model."""
     scheduler = "EEVDF" if simulated.is_eevdf else "CFS"
     without = f", without {', '.join(simulated.without)}" if simulated.without else ""
+    turn = ", whose cores are numbered in turn" if simulated.alternate else ""
     return (
         f"Discrete-event model {' or '.join(simulated.models)} under the {scheduler} of Linux {simulated.kernel}, "
         f"{plural(simulated.processors, 'processor')} of "
-        f"{plural(simulated.cores_per_processor, 'core')}{without}; UAC, UAS and links take no CPU"
+        f"{plural(simulated.cores_per_processor, 'core')}{turn}{without}; UAC, UAS and links take no CPU"
     )
 
 

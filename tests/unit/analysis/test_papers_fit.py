@@ -88,7 +88,7 @@ def test_the_fit_recovers_the_numbers_behind_the_points(half, predictor):
     assert again == pytest.approx(found.loss)
     # few points do not separate service, lock and switches, but they determine stalls and the queue
     values = dict(zip((free.name for free in FREE), found.values, strict=True))
-    assert values["stall_every_ns"] == pytest.approx(2e8, rel=0.3)
+    assert values["stall_every_ns"] == pytest.approx(2e8, rel=0.4)
     assert values["stall_ns"] == pytest.approx(4e6, rel=0.3)
     assert values["queue"] == pytest.approx(90, rel=0.2)
 

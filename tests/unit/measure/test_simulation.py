@@ -185,6 +185,33 @@ def test_the_settings_of_a_mode_reach_the_model(
     assert plan.state.unlike_asked == 0
 
 
+@pytest.mark.parametrize(("cores", "together"), [(1, 1), (2, 1), (4, 2), (6, 3), (8, 4)])
+def test_alternate_numbers_spread_the_cores_over_all_processors(
+    cores: int, together: int, campaign: Config
+) -> None:
+    bed = load_testbed(CFS)
+    assert bed.simulated is not None
+    alternate = replace(bed, simulated=replace(bed.simulated, alternate=True))
+    enhanced = point(CFS, "enhanced", cores=cores)
+    plan = plan_point(enhanced, campaign, alternate)
+    assert plan.numbers["cores_per_processor"] == together
+    # the migration cost of enhanced mode is 500 µs from the second processor on, if a run fills one after another
+    assert plan.numbers == {
+        **plan_point(enhanced, campaign, bed).numbers,
+        "cores_per_processor": together,
+    }
+
+
+@pytest.mark.parametrize(("kernel", "deferred"), [("3.2", False), ("5.10", True)])
+def test_readers_free_memory_late_since_linux_4_10(
+    kernel: str, deferred: bool, campaign: Config
+) -> None:
+    bed = load_testbed(CFS)
+    assert bed.simulated is not None
+    changed = replace(bed, simulated=replace(bed.simulated, kernel=kernel))
+    assert plan_point(point(CFS), campaign, changed).numbers["deferred_release"] == deferred
+
+
 def test_the_competitors_of_a_testbed_reach_the_model(campaign: Config) -> None:
     declared = (
         DeclaredCompetitor("logger", 3_000, 20_000, (1,), nice=-5),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from receive_queue import charged_bytes
 from simulated import CALLS, SERVER, SERVICE_NS, agrees, outputs, trace, waiting
 
 from sipsched.errors import StableError
@@ -204,6 +205,19 @@ def test_a_refused_message_ends_its_call_without_retransmissions(tmp_path: Path)
     assert len(np.unique(records["call_id_hash"])) == CALLS["calls"]
 
 
+def test_readers_free_memory_as_the_kernel_does(tmp_path: Path) -> None:
+    changes = {
+        "workers": 1,
+        "rate_cps": 9000.0,
+        "receive_buffer_bytes": 40_960,
+        "truesize": [1280] * 7,
+    }
+    _, records = trace({**CALLS, **changes, "answered": False}, tmp_path)
+    taken = records[records["event"] == Event.MESSAGE]
+    assert (records["event"] == Event.DROP).sum() > 100
+    assert (charged_bytes(taken, 40_960) == taken["rmem"]).all()
+
+
 @pytest.mark.parametrize("rules", ["eevdf", "cfs"])
 def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
     result = []
@@ -220,12 +234,12 @@ def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
 
 
 BEFORE = {
-    "eevdf": "df896cd753cd3b4a985f929ea0719a8ee3cddc2697ab5d7664fb35ed160e0320",
-    "cfs": "55a482df86d83d5ab9eea464874fe835707e470f9a480ad3a635dcb2e454dcd8",
-    "herd": "ded77fa782b97d518a0d2cd9372e53e7b445f7bdb5c55c93b64f677b8120533a",
-    "overloaded": "d48952baa5bbddeae68ec9ceb944f1cad98bc277dd60c64ca7d8427c61180ac2",
-    "drawn hold times": "ce932630f2339a038fbc28bc0170df0d1eec585889837732e27c7049eb971ca1",
-    "compared": "916629d0d58543b7586e5fb26453a8ae247dbd7d5a8abab28859d249b6749c40",
+    "eevdf": "c5abc61a7ea231ee099ea52d3c3f42437d1887f32c64da70e56e3d5aad99b554",
+    "cfs": "c3799cf53abc2efb3fced1807999f3197001d7dbfa511a57239d6bb7d52fe3df",
+    "herd": "bf5c6a2b8dc0468685f7f0c52cf211ee9fea3538d28cb2f29c9105884b4ed662",
+    "overloaded": "452d370fbc1aeb33f431be845c7667bf413e96df1d33f26ba25aecd1495f9212",
+    "drawn hold times": "4122ad4174f7bd20871a6edf613d515e721a849de46a3726d5c2315271a287c7",
+    "compared": "04c74f4a2582baf73c2a1de592bd7b6aa783d5dd9a772d74c0c29f072172017b",
 }
 """SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log. A change would show here."""
 

@@ -86,7 +86,7 @@ def test_the_answer_begins_with_its_verdict(runs, first):
 
 def test_an_undetected_effect_is_shown_with_the_detectable_effect():
     runs = synthetic.predictions()
-    noise = np.exp(0.1 * np.random.default_rng(3).normal(size=(len(runs), 2)))
+    noise = np.exp(0.3 * np.random.default_rng(3).normal(size=(len(runs), 2)))
     runs[["k_rcv_us", "pdr"]] *= noise
     lines, shown, _ = said(runs)
     match = re.search(r"indistinguishable from chance, (\d+) have a published size", lines[0])
