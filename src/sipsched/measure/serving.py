@@ -69,8 +69,8 @@ START_TIMEOUT_S = 10
 DRAIN_TIMEOUT_S = 5
 STREAM_DRAIN_TIMEOUT_S = 30
 """Seconds to wait until the buffers are empty after a load over TCP. After an overload, the buffers take this long."""
-REPEAT_S = 1.0
-"""Seconds until the proxy has repeated an unanswered request (after T1 = 0.5 s), and the UAS has answered."""
+REPEAT_S = 2.0
+"""Seconds until the proxy has repeated an unanswered request twice (after 0.5 and 1.5 s), and the UAS has answered."""
 MESSAGES_A_CALL = 6
 SET_BUFFERS = """\
 program=$1 pid_file=$2 proxy=$3

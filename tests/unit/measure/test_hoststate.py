@@ -87,8 +87,8 @@ def test_an_overload_may_complete_no_call_of_the_warm_up(monkeypatch: pytest.Mon
     serving.proxies, serving._cores = [(serving.sut, 8)], [1]
     serving.hosts = cast(Hosts, SimpleNamespace(uas=SimpleNamespace(run=renewed.append)))
     assert serving.warm_up(100, 1).service_s == pytest.approx(1 / 6)
-    # The UAS first answers the requests that the proxy repeats after 0.5 s.
-    assert renewed == [["sleep", "0.75"], "UAS"]
+    # The UAS first answers the requests that the proxy repeats after 0.5 and 1.5 s.
+    assert renewed == [["sleep", "1.75"], "UAS"]
 
 
 @pytest.mark.parametrize(("sut", "servers"), [("kamailio-udp", 4), ("kamailio-udp-sockets", 1)])
