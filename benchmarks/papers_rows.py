@@ -80,10 +80,12 @@ def predicted_changes(reference: str, mode: str) -> pd.Series:
 def rows(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[Row]:
     """Yield the rows of a study, with one row per quantity and load."""
     summary = open_summary(RESULTS / study / testbed / "summary.nc")
-    case = Case(summary, load_points(), load_comparison(), *modes)
+    case, papers = (
+        Case(summary, load_points(), load_comparison(), *compared) for compared in (modes, MODES)
+    )
     predictions = predicted_changes(*modes)
     for place in case.places():
-        printed = case.printed_comparison(place)
+        printed = papers.printed_comparison(place)
         assert printed is not None
         first, second = (case.side(place, mode) for mode in modes)
         for cps in first.loads_met:
@@ -98,14 +100,18 @@ def rows(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[Row]:
 
 
 def together(found: Sequence[Row]) -> Interval:
-    """Return the decrease over all rows in percent, from the mean logarithm of the ratio over pairs and then rows."""
-    logs = np.array([np.log(row.enhanced / row.baseline) for row in found])
-    many, pairs = logs.shape
-    free = many * (pairs - 1)
-    error = np.sqrt(logs.var(axis=1, ddof=1).sum() / pairs) / many
+    """Return the decrease over all rows in percent, from the mean logarithm of the ratio over pairs and then rows.
+
+    Rows with fewer than two pairs are excluded.
+    """
+    ratios = [np.log(row.enhanced / row.baseline) for row in found]
+    pairs = [logs[np.isfinite(logs)] for logs in ratios]
+    many = [logs for logs in pairs if logs.size > 1]
+    free = sum(logs.size - 1 for logs in many)
+    error = np.sqrt(sum(logs.var(ddof=1) / logs.size for logs in many)) / len(many)
     half = float(special.stdtrit(free, (1 + LEVEL) / 2) * error)
-    mean = float(logs.mean())
-    interval = Interval(mean, mean - half, mean + half, many)
+    mean = float(np.mean([logs.mean() for logs in many]))
+    interval = Interval(mean, mean - half, mean + half, len(many))
     return percent_lower(interval.map(lambda log: float(np.exp(log))))
 
 
@@ -137,17 +143,22 @@ def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
         of_means = compare(row.baseline, row.enhanced).percent_lower_of_means.estimate
         yield (
             f"{row.cores} cores, {row.threads} threads, {row.cps} cps, {row.quantity}: mean "
-            f"{row.baseline.mean():.4g} and {row.enhanced.mean():.4g}; published {row.published:g}, "
+            f"{np.nanmean(row.baseline):.4g} and {np.nanmean(row.enhanced):.4g}; published {row.published:g}, "
             f"of means {of_means:.0f}, over pairs {told(row.lower)}, predicted {row.predicted:.1f}"
         )
     for quantity in QUANTITIES:
         same = [row for row in found if row.quantity == quantity]
         yield counts(quantity, same)
         drops = [row for row in same if row.baseline.all() and row.enhanced.all()]
-        for name, more in (("more workers than cores", True), ("at most as many", False)):
-            part = [row for row in drops if (row.threads > row.cores) == more]
+        parts = {
+            "more workers than cores": [row for row in drops if row.threads > row.cores],
+            "at most as many": [row for row in drops if row.threads <= row.cores],
+            "4 and 6 cores": [row for row in drops if row.cores > 2],
+        }
+        for name, part in parts.items():
             if part:
-                yield f"{quantity}, {name}: {told(together(part))} in {len(part)} rows"
+                lower = together(part)
+                yield f"{quantity}, {name}: {told(lower)} in {lower.n} rows"
 
 
 def report_costs(study: str, testbed: str) -> Iterator[str]:
