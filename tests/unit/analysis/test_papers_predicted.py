@@ -160,7 +160,7 @@ def test_noise_is_indistinguishable_from_chance(compared):
     assert directions.count(Direction.NOT_TOLD) >= 36
     assert Direction.NONE not in directions
     # The detectable effect is 4.2 standard errors: Student's t with 99 degrees of freedom at 1 - 0.05 / 76 plus at 0.8.
-    # The standard error is the scatter of a difference of two runs, 75 % of the mean, divided by the square root of 100.
+    # The standard error is the scatter of a difference of two runs, 75 % of the mean, divided by 10 (100 pairs).
     assert np.median([each.detectable for each in effects]) == pytest.approx(31, rel=0.2)
 
 
