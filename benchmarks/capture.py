@@ -1,4 +1,4 @@
-"""Compare a run in virtual time with two programs in the guest that count independently of sipsched.
+"""Compare a run in virtual time with two other counts inside the guest.
 
 - A packet capture (`capture.c`, an AF_PACKET socket with the kernel's timestamps) contains every message that enters or
   leaves the proxy's host. The benchmark compares the number of messages and their times with the probe's trace.

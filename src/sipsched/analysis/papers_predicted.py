@@ -76,10 +76,10 @@ def wanted(points: pd.DataFrame, compared: pd.DataFrame) -> pd.DataFrame:
         columns=[*CELL, "cps", "without"],
     )
     tables = pd.concat([printed, costs]).assign(without="")
-    both = pd.concat([*modes, scaled]).assign(without="")
+    rows = pd.concat([*modes, scaled]).assign(without="")
     parts = [
         _repeated(tables, REPETITIONS),
-        _repeated(both, COMPARED_REPETITIONS),
+        _repeated(rows, COMPARED_REPETITIONS),
         _repeated(ablated, ABLATION_REPETITIONS),
     ]
     return pd.concat(parts)[CASE].drop_duplicates().reset_index(drop=True)

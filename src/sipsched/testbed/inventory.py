@@ -356,7 +356,7 @@ class SimulatedMachine:
         return self.kernel == "6.18"
 
     def cores_together(self, cores: int) -> int:
-        """Return the largest number of cores that one processor has in a run on `cores` cores."""
+        """Return how many cores of one processor the simulator numbers one after another, in a run on `cores` cores."""
         return -(-cores // self.processors) if self.alternate else self.cores_per_processor
 
     @property

@@ -39,7 +39,7 @@ from sipsched.records.run_summary import summarise_run
 from sipsched.records.switch_log import read_windows
 from sipsched.records.window_time import in_force
 from sipsched.records.windows import COUNTS, SHAM, by_arm, windows_from_record
-from sipsched.testbed.inventory import DeclaredCompetitor, load_testbed
+from sipsched.testbed.inventory import DeclaredCompetitor, Testbed, load_testbed
 from sipsched.testbed.session import open_hosts
 
 EEVDF, CFS = "simulated", "simulated-cfs"
@@ -51,6 +51,13 @@ def campaign() -> Config:
     config = load_config()
     search = replace(config.search, trial_s=1.0, trials_s=1.0, highest_cps=8000)
     return replace(config, load=replace(config.load, duration_s=1.0), search=search)
+
+
+def changed_machine(name: str, **changes: Any) -> Testbed:
+    """Return a simulated testbed, with changes to its machine."""
+    bed = load_testbed(name)
+    assert bed.simulated is not None
+    return replace(bed, simulated=replace(bed.simulated, **changes))
 
 
 def point(bed: str = EEVDF, mode: str = "default", cores: int = 1, threads: int = 8) -> Point:
@@ -189,15 +196,12 @@ def test_the_settings_of_a_mode_reach_the_model(
 def test_alternate_numbers_spread_the_cores_over_all_processors(
     cores: int, together: int, campaign: Config
 ) -> None:
-    bed = load_testbed(CFS)
-    assert bed.simulated is not None
-    alternate = replace(bed, simulated=replace(bed.simulated, alternate=True))
     enhanced = point(CFS, "enhanced", cores=cores)
-    plan = plan_point(enhanced, campaign, alternate)
+    plan = plan_point(enhanced, campaign, changed_machine(CFS, alternate=True))
     assert plan.numbers["cores_per_processor"] == together
     # the migration cost of enhanced mode is 500 µs from the second processor on, if a run fills one after another
     assert plan.numbers == {
-        **plan_point(enhanced, campaign, bed).numbers,
+        **plan_point(enhanced, campaign, load_testbed(CFS)).numbers,
         "cores_per_processor": together,
     }
 
@@ -206,9 +210,7 @@ def test_alternate_numbers_spread_the_cores_over_all_processors(
 def test_readers_free_memory_late_since_linux_4_10(
     kernel: str, deferred: bool, campaign: Config
 ) -> None:
-    bed = load_testbed(CFS)
-    assert bed.simulated is not None
-    changed = replace(bed, simulated=replace(bed.simulated, kernel=kernel))
+    changed = changed_machine(CFS, kernel=kernel)
     assert plan_point(point(CFS), campaign, changed).numbers["deferred_release"] == deferred
 
 
@@ -252,10 +254,8 @@ def test_the_reader_of_the_log_reaches_the_model(campaign: Config) -> None:
 
 
 def test_a_mechanism_that_is_off_has_no_numbers(campaign: Config) -> None:
-    bed = load_testbed(EEVDF)
-    assert bed.simulated is not None
     off = ("lock", "switches", "refills", "stalls", "receive", "placement")
-    without = replace(bed, simulated=replace(bed.simulated, without=off))
+    without = changed_machine(EEVDF, without=off)
     numbers = plan_point(point(), campaign, without).numbers
     names = ("switch_ns", "idle_exit_ns", "refill_far_ns", "stall_every_ns", "receive_ns")
     assert not any(numbers[name] for name in (*names, "lock_share", "placement"))
@@ -418,10 +418,7 @@ def test_modes_that_change_no_service_take_the_same_cpu_time(
     campaign: Config, tmp_path: Path
 ) -> None:
     """Simulate without costs of switches and caches. A mode then changes only the order, not the service times."""
-    bed = load_testbed(EEVDF)
-    assert bed.simulated is not None
-    free = ("switches", "refills", "stalls")
-    bed = replace(bed, simulated=replace(bed.simulated, without=free))
+    bed = changed_machine(EEVDF, without=("switches", "refills", "stalls"))
     mode = "default,default+policy=fifo,default+slice_ns=100000,default+nice=-10"
     run, config = point(mode=mode).run(1200, 1), crossed(campaign, 6)
     record = acquisition.measure(run, config, bed, tmp_path)
@@ -435,9 +432,7 @@ def test_modes_that_change_no_service_take_the_same_cpu_time(
 
 
 def test_a_switch_of_the_mode_costs_the_worker_cpu_time(campaign: Config) -> None:
-    bed = load_testbed(EEVDF)
-    assert bed.simulated is not None
-    dear = replace(bed, simulated=replace(bed.simulated, setattr_ns=2_000))
+    dear = changed_machine(EEVDF, setattr_ns=2_000)
     plan = plan_point(point(mode=FIFO), campaign, dear)
     assert plan.modes is not None
     assert "setattr 2000\n" in plan.text(draw(plan.modes.names, 20, 0.5, 0.05, 1))
