@@ -10,7 +10,8 @@ mode. The line has the mean, the smallest and the largest change of six seeds.
 `--papers` prints the predictions of the studies in papers_virtual.yaml, with 275 µs per message: the changes of drop
 rate and K_rcv for each row of the papers' comparison tables, and for each migration cost of figure 2. `--kernels`
 prints the predictions of the study kernels_virtual: the change of the mean K_rcv from CFS (Linux 6.1) to EEVDF (Linux
-6.12), each with its own settings.
+6.12), each with its own settings. `--packages` prints the predictions of the study packages_default_virtual: K_rcv and
+drop rate on one and on two processor packages.
 """
 
 import argparse
@@ -293,16 +294,40 @@ def print_papers() -> None:
                 table.writerow((*row, *in_numbers(k_rcv, 2), *in_numbers(dropped, 2)))
 
 
+def print_packages() -> None:
+    """Print a CSV row for each mode at each point of the study packages_default_virtual on each of its testbeds.
+
+    The columns k_rcv are the mean K_rcv in µs, and the columns pdr are the drop rate in percent: mean, smallest and
+    largest value over the seeds.
+    """
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    names = ("testbed", "mode", "cores", "threads", "cps", *columns("k_rcv", "pdr"))
+    table.writerow(names)
+    file = read_yaml(PROJECT_ROOT / "config" / "studies" / "packages_default_virtual.yaml")
+    (study,) = file["studies"].values()
+    for bed, mode, system in product(file["testbeds"], study["modes"], study["points"]):
+        guest = load_testbed(bed)
+        runs = [simulated(guest, mode, *system, seed, SMALL_BUFFER, MEASURED_NS) for seed in SEEDS]
+        k_rcv, dropped = (
+            in_numbers(np.array(values), 2)
+            for values in ([k_rcv_us(run) for run in runs], [100 * pdr(run) for run in runs])
+        )
+        table.writerow((bed, mode, *system, *k_rcv, *dropped))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--capacities", type=Path, metavar="FILE")
     parser.add_argument("--papers", action="store_true")
     parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--packages", action="store_true")
     arguments = parser.parse_args()
     if arguments.capacities:
         write_speedups(speedups(capacities()), arguments.capacities)
     elif arguments.kernels:
         print_kernels()
+    elif arguments.packages:
+        print_packages()
     elif arguments.papers:
         print_papers()
     else:
