@@ -197,16 +197,13 @@ def _testbed(fitted: Fitted, cores: int) -> Testbed:
 
 def _window(setting: PredictedSetting, fitted: Fitted, config: Config) -> tuple[float, float]:
     """Return the length in seconds of a window (a stretch of time in one mode), and of its excluded start."""
-    numbers, design = fitted.numbers, config.crossover
+    numbers = fitted.numbers
     rest = ("copy_ns", "send_ns", "loop_ns", "receive_ns")
     message_ns = sum(numbers["service_ns"]) / MESSAGES + sum(numbers[name] for name in rest)
     service_s = message_ns / 1e9 / setting.cores
     busy = service_s * MESSAGES * setting.cps
-    window_s, washout_s, _ = lengths(busy, service_s, washout_tail_s(config.load))
-    if design.window_s != "auto":
-        window_s = design.window_s
-    if design.washout_s != "auto":
-        washout_s = design.washout_s
+    tail_s = washout_tail_s(config.load)
+    window_s, washout_s, _ = lengths(config.crossover, busy, service_s, tail_s)
     return window_s, washout_s
 
 

@@ -439,8 +439,12 @@ def check_calls(modes: Iterable[str], load: Load, crossover: Crossover, where: s
         )
 
 
-def lengths(utilisation: float, service_s: float, tail_s: float) -> tuple[float, float, float]:
-    """Compute the length of the windows, and of the excluded start of each window, from the proxy's utilisation.
+def lengths(
+    crossover: Crossover, utilisation: float, service_s: float, tail_s: float
+) -> tuple[float, float, float]:
+    """Return the length of the windows, and of the excluded start of each window.
+
+    The lengths come from the configuration, or, for `auto`, from the proxy's utilisation.
 
     The influence of a queue's past decays with the relaxation time. For M/M/1, this time is E[S] / (1 - sqrt(rho))^2.
     SEE Cohen, The Single Server Queue, 1982, III.
@@ -462,7 +466,12 @@ def lengths(utilisation: float, service_s: float, tail_s: float) -> tuple[float,
     busy = min(max(utilisation, 0.0), UTILISATION_MAX)
     relaxation_s = service_s / (1 - math.sqrt(busy)) ** 2
     washout_s = min(tail_s + RELAXATIONS * relaxation_s, WASHOUT_MAX_S)
-    return max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s), washout_s, relaxation_s
+    if crossover.washout_s != "auto":
+        washout_s = crossover.washout_s
+    window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
+    if crossover.window_s != "auto":
+        window_s = crossover.window_s
+    return window_s, washout_s, relaxation_s
 
 
 def choose(
@@ -489,13 +498,8 @@ def choose(
     """
     check_calls(modes, load, crossover, "crossover")
     tail_s = washout_tail_s(load)
-    window_s, washout_s, relaxation_s = lengths(utilisation, service_s, tail_s)
-    if crossover.washout_s != "auto":
-        washout_s = crossover.washout_s
-        window_s = max(WINDOW_MIN_S, WINDOW_WASHOUTS * washout_s)
-    if crossover.window_s != "auto":
-        window_s = crossover.window_s
-    else:
+    window_s, washout_s, relaxation_s = lengths(crossover, utilisation, service_s, tail_s)
+    if crossover.window_s == "auto":
         # A busy proxy needs long windows. A run excludes a larger part of shorter windows rather than fail for too few
         # blocks. The factor prevents that a rounding error costs a block.
         longest_s = (1 - 1e-9) * load.duration_s / (BLOCKS_MIN * (len(modes) + 1))

@@ -190,7 +190,7 @@ def test_the_same_seed_draws_the_same_windows() -> None:
 
 
 def test_nearer_to_the_knee_windows_are_longer() -> None:
-    result = [lengths(utilisation, 60e-6, 0.05) for utilisation in (0.0, 0.5, 0.8, 0.95, 1.2)]
+    result = [lengths(PLANNED, busy, 60e-6, 0.05) for busy in (0.0, 0.5, 0.8, 0.95, 1.2)]
     windows = [window_s for window_s, _, _ in result]
     assert windows == sorted(windows)
     assert windows[0] == 0.5
