@@ -2,7 +2,6 @@
 
     python workflow/fit_papers.py           # stalls interrupt the proxy, as in config/models/opensips-papers.yaml
     python workflow/fit_papers.py bursts    # on each CPU, bursts of another program interrupt the proxy instead
-    python workflow/fit_papers.py both      # stalls and bursts interrupt the proxy
     python workflow/fit_papers.py cold      # stalls, and a cost of cold caches that grows with the number of workers
     python workflow/fit_papers.py log       # stalls, and a syslogd on another CPU that limits how fast workers log
 

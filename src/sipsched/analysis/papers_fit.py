@@ -83,13 +83,12 @@ LOG = {"logger_apart": 1, "logger_queue": LOG_QUEUE}
 VARIANTS = {
     "stalls": FREE,
     "bursts": (*COSTS, *BURSTS, QUEUE),
-    "both": (*COSTS, *STALLS, *BURSTS, QUEUE),
     "cold": (*COSTS, COLD, *STALLS, QUEUE),
     "log": (*COSTS, LOGGER, *STALLS, QUEUE),
 }
-"""Parameters of five fits. In three fits, stalls, bursts of other programs, or both take the CPUs from the proxy. The
-fit `cold` has stalls, and a worker refills its caches for longer if more other workers ran meanwhile. The fit `log` has
-stalls, and a worker waits if too many lines of its log wait for syslogd."""
+"""Parameters of four fits. In the fits `stalls` and `bursts`, stalls or bursts of other programs take the CPUs from the
+proxy. The fit `cold` has stalls, and a worker refills its caches for longer if more other workers ran meanwhile. The
+fit `log` has stalls, and a worker waits if too many lines of its log wait for syslogd."""
 
 
 def numbers(
@@ -124,10 +123,9 @@ def numbers(
 def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     """Read the values of the parameters in `free` from a model's file. Return an array with one value per parameter.
 
-    If the model has no bursts, each stall becomes a burst of the largest weight. If `free` also contains the stalls,
-    the bursts are as rare as possible, so that they hardly change the model. If the model's refills do not grow with
-    the number of workers, the growth is as small as possible. If the model has no syslogd, its time per message is as
-    short as possible.
+    If the model has no bursts, each stall becomes a burst of the largest weight. If the model's refills do not grow
+    with the number of workers, the growth is as small as possible. If the model has no syslogd, its time per message is
+    as short as possible.
     """
     known = {
         **model,
@@ -139,8 +137,6 @@ def values_of(model: Mapping[str, Any], free: Sequence[Free] = FREE) -> Values:
     if not model["burst_every_ns"]:
         known |= {f"burst_{name}": model[f"stall_{name}"] for name in ("every_ns", "ns")}
         known["burst_weight"] = BURSTS[-1].high
-        if set(STALLS) <= set(free):
-            known["burst_every_ns"] = BURSTS[0].high
     return np.array([known[parameter.name] for parameter in free], float)
 
 

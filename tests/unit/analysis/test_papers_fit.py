@@ -134,16 +134,6 @@ def test_the_fit_is_nearer_to_the_fitted_half_than_its_mean(half, predictor):
     assert off["k_rcv_us"] < spread["k_rcv_us"]
 
 
-def test_a_fit_of_stalls_and_bursts_starts_with_the_stalls_of_the_model_and_rare_bursts():
-    both = VARIANTS["both"]
-    values = dict(zip((free.name for free in both), values_of(MODEL, both), strict=True))
-
-    assert values["stall_every_ns"] == MODEL["stall_every_ns"]
-    assert values["burst_every_ns"] == 5e9
-    changed = numbers(list(values.values()), MODEL, both)
-    assert (changed["stall_every_ns"], changed["burst_every_ns"]) == (MODEL["stall_every_ns"], 5e9)
-
-
 def test_a_fit_of_growing_refills_starts_with_the_model_and_the_smallest_growth():
     cold = VARIANTS["cold"]
     values = dict(zip((free.name for free in cold), values_of(MODEL, cold), strict=True))
