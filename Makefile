@@ -17,15 +17,17 @@ PAPER := reports/recorded/paper.html
 VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling capacity_model_virtual kernels calibration \
 	papers_virtual-virtual-papers \
 	papers_logger_virtual-virtual-papers-logger papers_load_virtual-virtual-papers-logger \
-	one_package_virtual-virtual-papers packages_virtual-virtual-papers-packages \
+	one_package_virtual-virtual-papers packages_virtual-virtual-papers-packages packages_load_virtual-virtual-papers-packages \
+	$(patsubst %,packages_default_virtual-virtual-%,8cores packages 8cores-612 packages-612) \
 	figure_2_virtual-virtual-papers figure_2_logger_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
 # The pages in virtual time link the pages of these testbeds.
-VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html,510 612 612-busy 2000 2000-busy papers papers-logger papers-packages)
+VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html,510 612 612-busy 2000 2000-busy papers papers-logger papers-packages \
+	8cores packages 8cores-612 packages-612)
 # The records of runs in virtual time, in an unpacked folder per testbed
 VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost migration_cost_opensips single_core multi_core scaling papers \
-	papers_packages kernels) \
+	papers_packages packages_default kernels) \
 	config/studies/calibration.yaml
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock

@@ -6,11 +6,13 @@ value, the value of the means (%Lower), and the geometric mean over pairs of run
 intervals are not corrected for several comparisons, but the intervals on the pages of the studies are.
 
 The lines about figure 2 show by how many percent K_rcv or PDR is lower with another migration cost than with 500 µs,
-over all rows of a study. The last lines show by how many percent K_rcv, the service time T_sip and their sum are lower
-under EEVDF than under CFS.
+over all rows of a study. The next lines show by how many percent K_rcv, the service time T_sip and their sum are lower
+under EEVDF than under CFS. The last lines show K_rcv and PDR on one and on two processor packages, with the kernel's
+own settings and with a migration cost of 0.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +36,8 @@ STUDIES = (
     ("one_package_virtual", "virtual-papers", MODES),
     ("packages_virtual", "virtual-papers-packages", MODES),
     ("packages_virtual", "virtual-papers-packages", FREE),
+    ("packages_load_virtual", "virtual-papers-packages", MODES),
+    ("packages_load_virtual", "virtual-papers-packages", FREE),
 )
 """The studies, their testbeds and the compared modes."""
 FIGURE_2 = {
@@ -44,6 +48,8 @@ FIGURE_2 = {
 USUAL_COST = "enhanced+migration_cost_ns=500000"
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
 """Testbeds with CFS and with EEVDF of the study kernels_virtual, without and with another task."""
+PACKAGES = (("virtual-8cores", "virtual-packages"), ("virtual-8cores-612", "virtual-packages-612"))
+"""Testbeds with one and with two processor packages of the study packages_default_virtual, with CFS and with EEVDF."""
 PREDICTIONS = PROJECT_ROOT / "recorded" / "virtual" / "predicted_papers.csv"
 QUANTITIES = {"k_rcv": "k_rcv_lower_pct", "pdr": "pdr_lower_pct"}
 """The quantities, each with the column of the published decrease."""
@@ -211,6 +217,38 @@ def report_kernels(cfs: str, eevdf: str) -> Iterator[str]:
             yield f"{eevdf} instead of {cfs}, {workers} workers, {' + '.join(names)}: {told(lower)}"
 
 
+def report_packages(one: str, two: str) -> Iterator[str]:
+    """Yield a line per comparison, setting and quantity: the values, and the change in percent over pairs of runs.
+
+    The comparisons are two packages against one, and a migration cost of 0 against the kernel's own settings.
+    """
+    summaries = {
+        bed: open_summary(RESULTS / "packages_default_virtual" / bed / "summary.nc").sel(
+            message_type="all"
+        )
+        for bed in (one, two)
+    }
+    usual, free = summaries[one]["mode"].values.tolist()
+    sides = {
+        f"{two} instead of {one}": ((one, usual), (two, usual)),
+        f"{free} on {one}": ((one, usual), (one, free)),
+        f"{free} on {two}": ((two, usual), (two, free)),
+    }
+    for (name, both), quantity in product(sides.items(), ("k_rcv_mean", "pdr")):
+        first, second = (
+            summaries[bed][quantity].sel(mode=mode).squeeze("sut").stack(at=("cores", "cps"))
+            for bed, mode in both
+        )
+        for at in first["at"].values.tolist():
+            before, after = first.sel(at=at).values.ravel(), second.sel(at=at).values.ravel()
+            if np.isfinite(before).any():
+                change = ratio_interval(before, after).map(lambda ratio: 100 * (ratio - 1))
+                yield (
+                    f"{name}, {at[0]} cores, {at[1]} cps, {quantity}: mean {np.nanmean(before):.4g} "
+                    f"and {np.nanmean(after):.4g}, change {told(change)}"
+                )
+
+
 def main() -> None:
     for compared in STUDIES:
         print("\n".join(report(*compared)))
@@ -218,6 +256,8 @@ def main() -> None:
         print("\n".join(report_costs(study, testbed)))
     for testbeds in KERNELS:
         print("\n".join(report_kernels(*testbeds)))
+    for testbeds in PACKAGES:
+        print("\n".join(report_packages(*testbeds)))
 
 
 if __name__ == "__main__":
