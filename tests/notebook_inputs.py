@@ -65,6 +65,7 @@ def parameters(notebook: str, folder: Path) -> Parameters:
         "modes": modes,
         "migration_cost": migration_cost,
         "kernels": kernels,
+        "packages": packages,
         "calibration": calibration,
         "crossover": crossover,
         "scaling": scaling,
@@ -107,6 +108,7 @@ WITHOUT_DATA = {
     "modes": ("crossings",),
     "migration_cost": (),
     "kernels": (),
+    "packages": (),
     "calibration": ("summaries",),
     "crossover": ("windows", "crossings", "capacities"),
     "index": ("outlines", "crossings", "capacities"),
@@ -133,7 +135,7 @@ def parameters_of_nothing(notebook: str, folder: Path) -> Parameters:
     given: Parameters = {name: [] for name in WITHOUT_DATA[notebook]}
     if notebook in planned:
         given["summary"] = written(study_summary.combine([], planned[notebook]), folder, "nothing")
-    elif notebook == "kernels":
+    elif notebook in ("kernels", "packages"):
         run = Run(mode="default")
         nothing = written(study_summary.combine([], [run]), folder, "nothing")
         given["summaries"] = [nothing] * 2
@@ -190,6 +192,26 @@ def kernels(folder: Path) -> Parameters:
         if number > 1:
             summary.attrs["testbed_description"] += "; competitor logger"
         files.append(written(summary, folder / str(number), "kernels_virtual"))
+    return {"summaries": files}
+
+
+def packages(folder: Path) -> Parameters:
+    """Write runs in two modes, on one and on two packages. Waits are longer on two packages."""
+    planned = [Run(mode="default", rep=rep) for rep in (1, 2, 3)]
+    files = []
+    for number, cpus in enumerate(("0–3", "0, 4, 1, 5")):
+        mode = ("enhanced", "baseline")[number]
+
+        def outcome(run: synthetic.PlannedRun, mode: str = mode) -> dict[str, Any]:
+            values = synthetic.two_modes(dataclasses.replace(run, mode=mode), translated=False)
+            return values | {"mode_label": "default", "scheduler_family": "CFS, debugfs"}
+
+        summary = synthetic.combined(planned, outcome)
+        summary.attrs["kernels"] = "6.1.0"
+        summary.attrs["testbed_description"] = (
+            f"one QEMU guest (3 sockets of 4 cores): SPS on CPUs {cpus}; UAC on CPU 9"
+        )
+        files.append(written(summary, folder / str(number), "packages_default_virtual"))
     return {"summaries": files}
 
 

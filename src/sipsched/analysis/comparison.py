@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from sipsched.analysis.papers import (
 )
 from sipsched.analysis.run_table import Buffers, counted, receive_buffers
 from sipsched.errors import StableError
-from sipsched.plan.modes import is_translation, plain
+from sipsched.plan.modes import DEFAULT, is_translation, plain
 from sipsched.records.study_summary import INVALID, MISSING, NOT_PLANNED
 from sipsched.records.summary_variables import ALL
 from sipsched.words import plural
@@ -515,33 +515,89 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     StableError
         The summaries are from only one kernel.
     """
+
+    def beside(summary: xr.Dataset) -> str:
+        return BESIDE_TASK if COMPETITOR in summary.attrs["testbed_description"] else ""
+
+    return _testbeds_case(summaries, _kernel, beside, "kernel")
+
+
+def packages_case(summaries: Sequence[xr.Dataset]) -> Case:
+    """Compare numbers of processor packages as modes: the runs in the default mode, on testbeds that differ in them.
+
+    The modes are "1 package" and "2 packages". Runs on different kernels count as separate SUTs. The case excludes
+    testbeds without a run.
+
+    Raises
+    ------
+    StableError
+        The summaries are from testbeds with the same number of packages.
+    """
+    return _testbeds_case(
+        [summary.sel(mode=[DEFAULT]) for summary in summaries],
+        lambda summary: _packages(summary) if _kernel(summary) else "",
+        lambda summary: f", {_kernel(summary)}",
+        "testbed",
+    )
+
+
+def _testbeds_case(
+    summaries: Sequence[xr.Dataset],
+    side_of: Callable[[xr.Dataset], str],
+    group_of: Callable[[xr.Dataset], str],
+    compares: str,
+) -> Case:
+    """Compare testbeds as modes.
+
+    Parameters
+    ----------
+    summaries
+        Summaries of a study with one mode, one per testbed.
+    side_of
+        Returns the name of the mode for a summary; empty without a run.
+    group_of
+        Returns the end of the SUT's name for a summary. Only testbeds with the same end are compared.
+    compares
+        The word for what the modes are.
+    """
     groups: dict[str, dict[str, xr.Dataset]] = {}
     for summary in summaries:
-        if kernel := _kernel(summary):
-            competes = COMPETITOR in summary.attrs["testbed_description"]
-            groups.setdefault(BESIDE_TASK if competes else "", {})[kernel] = summary
-    complete = {beside: group for beside, group in groups.items() if len(group) == 2}
+        if side := side_of(summary):
+            groups.setdefault(group_of(summary), {})[side] = summary
+    complete = {end: group for end, group in groups.items() if len(group) == 2}
     if not complete:
-        # The page needs two kernels even if nothing can be compared, so the first two summaries stand for two kernels.
+        # The page needs two modes even if nothing can be compared, so the first two summaries stand for two modes.
         pair = enumerate(summaries[:2])
-        complete = {"": {_kernel(s) or f"kernel {i + 1}, not measured": s for i, s in pair}}
+        complete = {"": {side_of(s) or f"{compares} {i + 1}, not measured": s for i, s in pair}}
     by_group = [
-        xr.concat([_named(group[k], k, beside) for k in sorted(group)], "mode", **JOINED)
-        for beside, group in complete.items()
+        xr.concat([_named(group[side], side, end) for side in sorted(group)], "mode", **JOINED)
+        for end, group in complete.items()
     ]
     joined = xr.concat(by_group, "sut", **JOINED)
     if joined.sizes["mode"] != 2:
         raise StableError(
-            f"comparison of kernels: expected two kernels, found {joined.sizes['mode']}"
+            f"comparison of {compares}s: expected two {compares}s, found {joined.sizes['mode']}"
         )
     used = [summary for group in complete.values() for summary in group.values()]
     for name in ("testbed", "kernels", "testbed_description"):
         joined.attrs[name] = "; ".join(dict.fromkeys(str(s.attrs[name]) for s in used))
     reference, other = map(str, joined["mode"].to_numpy())
-    # No paper compares kernels, so the case has no published numbers.
+    # No paper compares testbeds, so the case has no published numbers.
     return Case(
-        joined, load_points()[:0], load_comparison()[:0], reference, other, compares="kernel"
+        joined, load_points()[:0], load_comparison()[:0], reference, other, compares=compares
     )
+
+
+def _packages(summary: xr.Dataset) -> str:
+    """Return the number of processor packages to which the SPS's CPUs belong, as text."""
+    description = str(summary.attrs["testbed_description"])
+    shape = re.search(r"sockets? of (\d+) cores", description)
+    cpus = re.search(r"SPS on CPUs? ([\d, –]+)", description)
+    if not (shape and cpus):
+        return ""
+    ranges = re.findall(r"(\d+)(?:–(\d+))?", cpus[1])
+    numbers = [cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)]
+    return plural(len({cpu // int(shape[1]) for cpu in numbers}), "package")
 
 
 def _kernel(summary: xr.Dataset) -> str:
@@ -551,11 +607,11 @@ def _kernel(summary: xr.Dataset) -> str:
     return f"{family.split()[0].rstrip(',')} (Linux {release})" if family else ""
 
 
-def _named(summary: xr.Dataset, kernel: str, beside: str) -> xr.Dataset:
-    """Return a summary with its kernel as the name of its mode, and with `beside` after the names of the SUTs."""
+def _named(summary: xr.Dataset, side: str, end: str) -> xr.Dataset:
+    """Return a summary with `side` as the name of its mode, and with `end` after the names of the SUTs."""
     label = summary["mode_label"]
-    return summary.assign(mode_label=label.where(label == "", kernel)).assign_coords(
-        mode=[kernel], sut=[f"{sut}{beside}" for sut in summary["sut"].to_numpy()]
+    return summary.assign(mode_label=label.where(label == "", side)).assign_coords(
+        mode=[side], sut=[f"{sut}{end}" for sut in summary["sut"].to_numpy()]
     )
 
 

@@ -75,7 +75,7 @@ def answer(case: Case, family: Comparisons) -> Answer:
             f"There is no answer yet, because no load has valid runs of both {case.compares}s, {first} and {second}."
         ]
     same = [case.same_settings(place) for place in case.places()]
-    if all(same) and same:
+    if all(same) and same and case.compares == "mode":
         told.append("Both modes have the same settings on this kernel.")
     # Name the two modes only once if two sentences begin with them.
     both = f"With {second} instead of {first}, "
