@@ -18,7 +18,7 @@ VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling ca
 	papers_virtual-virtual-papers \
 	papers_logger_virtual-virtual-papers-logger papers_load_virtual-virtual-papers-logger \
 	one_package_virtual-virtual-papers packages_virtual-virtual-papers-packages packages_load_virtual-virtual-papers-packages \
-	$(patsubst %,packages_default_virtual-virtual-%,8cores packages 8cores-612 packages-612) \
+	packages $(patsubst %,packages_default_virtual-virtual-%,packages packages-612) \
 	figure_2_virtual-virtual-papers figure_2_logger_virtual-virtual-papers-logger \
 	workers_single_core_virtual-virtual-510)
 # The pages in virtual time link the pages of these testbeds.
