@@ -336,7 +336,7 @@ def test_a_probe_without_parts_and_loads_that_never_pass_the_limit():
     assert "none: PDR ≤ 1\u00a0% up to 2\u202f000 cps" in text
     assert "the reference is 0 in every run" in text
     assert (
-        "highest load that was measured in both modes, because no PDR exceeds"
+        "highest load that was measured in both modes, because no PDR in mode"
         in percent_lower.figure(case, case.family()).caption
     )
     assert case.compared_load(EIGHT) == 2000

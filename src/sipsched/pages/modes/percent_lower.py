@@ -232,11 +232,11 @@ def _loads(case: Case, among: Sequence[Place]) -> str:
     """Return a clause with the compared load: the first load above the drop limit (1 %), else the highest load."""
     compared = [(place, cps) for place in among if (cps := case.compared_load(place)) is not None]
     above = [cps == case.side(place, case.reference).loads_around[1] for place, cps in compared]
-    first = (
-        f"the lowest load at which PDR exceeds {case.share} in mode {case.label(case.reference)}"
-    )
+    reference = case.label(case.reference)
+    first = f"the lowest load at which PDR exceeds {case.share} in mode {reference}"
     highest = (
-        f"the highest load that was measured in both modes, because no PDR exceeds {case.share}"
+        "the highest load that was measured in both modes, because no PDR in mode "
+        f"{reference} exceeds {case.share}"
     )
     if not compared:
         return "No load was measured in both modes, so no load is compared"
@@ -464,7 +464,8 @@ def _load(case: Case, place: Place, cps: int) -> str:
     _, first = case.side(place, case.reference).loads_around
     if cps == first:
         return str(cps)
-    return f"{cps} (the highest load measured in both modes; no PDR > {case.share})"
+    reference = case.label(case.reference)
+    return f"{cps} (the highest load measured in both modes; no PDR > {case.share} in {reference})"
 
 
 def _cell(cell: ComparedCell | None, n: int, scale: float) -> tuple[Cell, ...]:
