@@ -519,14 +519,14 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     def beside(summary: xr.Dataset) -> str:
         return BESIDE_TASK if COMPETITOR in summary.attrs["testbed_description"] else ""
 
-    return _testbeds_case(summaries, _kernel, beside, "kernel")
+    return _testbeds_case(summaries, _kernel, beside, "kernel", sorted)
 
 
 def packages_case(summaries: Sequence[xr.Dataset]) -> Case:
     """Compare numbers of processor packages as modes: the runs in the default mode, on testbeds that differ in them.
 
-    The modes are "1 package" and "2 packages". Runs on different kernels count as separate SUTs. The case excludes
-    testbeds without a run.
+    The modes are "2 packages", which is the reference, and "1 package". Runs on different kernels count as separate
+    SUTs. The case excludes testbeds without a run.
 
     Raises
     ------
@@ -538,6 +538,7 @@ def packages_case(summaries: Sequence[xr.Dataset]) -> Case:
         lambda summary: _packages(summary) if _kernel(summary) else "",
         lambda summary: f", {_kernel(summary)}",
         "testbed",
+        lambda sides: sorted(sides, reverse=True),
     )
 
 
@@ -546,6 +547,7 @@ def _testbeds_case(
     side_of: Callable[[xr.Dataset], str],
     group_of: Callable[[xr.Dataset], str],
     compares: str,
+    in_order: Callable[[Iterable[str]], list[str]],
 ) -> Case:
     """Compare testbeds as modes.
 
@@ -559,6 +561,8 @@ def _testbeds_case(
         Returns the end of the SUT's name for a summary. Only testbeds with the same end are compared.
     compares
         The word for what the modes are.
+    in_order
+        Returns the names of the modes with the reference first.
     """
     groups: dict[str, dict[str, xr.Dataset]] = {}
     for summary in summaries:
@@ -570,7 +574,7 @@ def _testbeds_case(
         pair = enumerate(summaries[:2])
         complete = {"": {side_of(s) or f"{compares} {i + 1}, not measured": s for i, s in pair}}
     by_group = [
-        xr.concat([_named(group[side], side, end) for side in sorted(group)], "mode", **JOINED)
+        xr.concat([_named(group[side], side, end) for side in in_order(group)], "mode", **JOINED)
         for end, group in complete.items()
     ]
     joined = xr.concat(by_group, "sut", **JOINED)
