@@ -11,7 +11,7 @@ under EEVDF than under CFS. The last lines show K_rcv and PDR on one and on two 
 own settings and with a migration cost of 0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -71,6 +71,13 @@ class Row(NamedTuple):
     predicted: float
 
     @property
+    def log_ratios(self) -> npt.NDArray[np.float64]:
+        """The logarithm of enhanced / baseline per pair, without pairs in which a run is missing or drops nothing."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(self.enhanced / self.baseline)
+        return logs[np.isfinite(logs)]
+
+    @property
     def lower(self) -> Interval:
         """The decrease of the quantity over pairs of runs, in percent."""
         return percent_lower(ratio_interval(self.baseline, self.enhanced))
@@ -110,8 +117,7 @@ def together(found: Sequence[Row]) -> Interval:
 
     Rows with fewer than two pairs are excluded.
     """
-    ratios = [np.log(row.enhanced / row.baseline) for row in found]
-    pairs = [logs[np.isfinite(logs)] for logs in ratios]
+    pairs = [row.log_ratios for row in found]
     many = [logs for logs in pairs if logs.size > 1]
     free = sum(logs.size - 1 for logs in many)
     error = np.sqrt(sum(logs.var(ddof=1) / logs.size for logs in many)) / len(many)
@@ -141,6 +147,30 @@ def counts(quantity: str, found: Sequence[Row]) -> str:
     )
 
 
+def over_loads(found: Iterable[Row]) -> list[Row]:
+    """Return one row per quantity, number of cores and number of threads, with the pairs of all loads."""
+    groups: dict[tuple[int, int, str], list[Row]] = {}
+    for row in found:
+        groups.setdefault((row.cores, row.threads, row.quantity), []).append(row)
+    return [
+        group[0]._replace(
+            baseline=np.concatenate([row.baseline for row in group]),
+            enhanced=np.concatenate([row.enhanced for row in group]),
+        )
+        for group in groups.values()
+    ]
+
+
+def told_typical(row: Row) -> str:
+    """Return the typical decrease over the pairs with a ratio, and the means of the row, as text."""
+    logs = row.log_ratios
+    typical = f"{100 * (1 - np.exp(logs.mean())):.0f}" if logs.size else "unknown"
+    return (
+        f"all loads, {row.cores} cores, {row.threads} threads, {row.quantity}: mean {np.nanmean(row.baseline):.4g} and "
+        f"{np.nanmean(row.enhanced):.4g}; over {logs.size} pairs {typical}; published {row.published:g}"
+    )
+
+
 def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
     """Yield the lines about two modes of a study."""
     found = list(rows(study, testbed, modes))
@@ -152,6 +182,14 @@ def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
             f"{np.nanmean(row.baseline):.4g} and {np.nanmean(row.enhanced):.4g}; published {row.published:g}, "
             f"of means {of_means:.0f}, over pairs {told(row.lower)}, predicted {row.predicted:.1f}"
         )
+    merged = over_loads(found)
+    for quantity in QUANTITIES if len(merged) < len(found) else ():
+        same = [row for row in merged if row.quantity == quantity]
+        yield from map(told_typical, same)
+        several = [row for row in same if row.cores > 2]
+        if several:
+            lower = together(several)
+            yield f"{quantity}, all loads, 4 and 6 cores: {told(lower)} in {lower.n} rows"
     for quantity in QUANTITIES:
         same = [row for row in found if row.quantity == quantity]
         yield counts(quantity, same)

@@ -88,9 +88,9 @@ def predict_and_print(change: Mapping[str, Any], arrivals: int) -> pd.DataFrame 
     return means
 
 
-def mean_square(change: Mapping[str, Any]) -> float:
+def mean_square(change: Mapping[str, Any], first: int = FIRST_REP) -> float:
     """Return the mean squared log ratio of simulated to published values for changed parameters; NaN if a run fails."""
-    means = predict(change, POLISHED)
+    means = predict(change, POLISHED, first)
     return float("nan") if means is None else loss(means, PUBLISHED)
 
 
@@ -130,7 +130,10 @@ if __name__ == "__main__":
     free_parameters = VARIANTS[arguments.variant]
     if arguments.values:
         given = [float(value) for value in arguments.values.split(",")]
-        print_predictions(numbers(given, MODEL, free_parameters))
+        changed = numbers(given, MODEL, free_parameters)
+        own, others = mean_square(changed), mean_square(changed, OTHER_REP)
+        print(f"mean square {own:.3f}, with other random arrivals {others:.3f}", flush=True)
+        print_predictions(changed)
         sys.exit()
     began = time.monotonic()
     fitted = fit(PUBLISHED, MODEL, predict_and_print, free_parameters)

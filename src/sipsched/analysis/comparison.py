@@ -519,7 +519,7 @@ def kernels_case(summaries: Sequence[xr.Dataset]) -> Case:
     def beside(summary: xr.Dataset) -> str:
         return BESIDE_TASK if COMPETITOR in summary.attrs["testbed_description"] else ""
 
-    return _testbeds_case(summaries, _kernel, beside, "kernel", sorted)
+    return _testbeds_case(summaries, _kernel, beside, "kernel")
 
 
 def packages_case(summaries: Sequence[xr.Dataset]) -> Case:
@@ -531,14 +531,14 @@ def packages_case(summaries: Sequence[xr.Dataset]) -> Case:
     Raises
     ------
     StableError
-        The summaries are from testbeds with the same number of packages.
+        The summaries are from testbeds with the same number of packages, or a testbed's description names no packages.
     """
     return _testbeds_case(
         [summary.sel(mode=[DEFAULT]) for summary in summaries],
         lambda summary: _packages(summary) if _kernel(summary) else "",
         lambda summary: f", {_kernel(summary)}",
         "testbed",
-        lambda sides: sorted(sides, reverse=True),
+        descending=True,
     )
 
 
@@ -547,7 +547,7 @@ def _testbeds_case(
     side_of: Callable[[xr.Dataset], str],
     group_of: Callable[[xr.Dataset], str],
     compares: str,
-    in_order: Callable[[Iterable[str]], list[str]],
+    descending: bool = False,
 ) -> Case:
     """Compare testbeds as modes.
 
@@ -561,8 +561,8 @@ def _testbeds_case(
         Returns the end of the SUT's name for a summary. Only testbeds with the same end are compared.
     compares
         The word for what the modes are.
-    in_order
-        Returns the names of the modes with the reference first.
+    descending
+        Whether the reference is the last name in alphabetical order, instead of the first.
     """
     groups: dict[str, dict[str, xr.Dataset]] = {}
     for summary in summaries:
@@ -574,7 +574,11 @@ def _testbeds_case(
         pair = enumerate(summaries[:2])
         complete = {"": {side_of(s) or f"{compares} {i + 1}, not measured": s for i, s in pair}}
     by_group = [
-        xr.concat([_named(group[side], side, end) for side in in_order(group)], "mode", **JOINED)
+        xr.concat(
+            [_named(group[side], side, end) for side in sorted(group, reverse=descending)],
+            "mode",
+            **JOINED,
+        )
         for end, group in complete.items()
     ]
     joined = xr.concat(by_group, "sut", **JOINED)
@@ -598,7 +602,10 @@ def _packages(summary: xr.Dataset) -> str:
     shape = re.search(r"sockets? of (\d+) cores", description)
     cpus = re.search(r"SPS on CPUs? ([\d, –]+)", description)
     if not (shape and cpus):
-        return ""
+        raise StableError(
+            f"comparison of packages: the description of testbed {summary.attrs['testbed']} names no sockets and "
+            f"CPUs; compare testbeds of kind virtual (found: {description})"
+        )
     ranges = re.findall(r"(\d+)(?:–(\d+))?", cpus[1])
     numbers = [cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)]
     return plural(len({cpu // int(shape[1]) for cpu in numbers}), "package")
