@@ -1,5 +1,7 @@
 """Tests of the comparison of baseline mode and enhanced mode, on data with known effects."""
 
+from dataclasses import replace
+
 import pytest
 import synthetic
 from synthetic import modes_case as case_of
@@ -7,6 +9,7 @@ from synthetic import modes_plan as plan
 
 from sipsched.analysis import comparison
 from sipsched.analysis.comparison import ComparedQuantity, Place, of_type
+from sipsched.errors import StableError
 
 MODES = ("baseline", "enhanced")
 EIGHT = Place("kamailio-udp", 1, 8)
@@ -43,3 +46,16 @@ def test_invalid_runs_are_named():
         comparison.why_not_measured(ds, EIGHT, "enhanced") == "not measured: 6 invalid, 9 missing"
     )
     assert comparison.why_not_measured(ds, Place("kamailio-udp", 1, 4), "enhanced") == "not planned"
+
+
+def test_packages_of_a_testbed_without_sockets_are_an_error():
+    planned = [synthetic.Run(mode="default", rep=rep) for rep in (1, 2)]
+
+    def outcome(run):
+        values = synthetic.two_modes(replace(run, mode="baseline"), translated=False)
+        return values | {"scheduler_family": "CFS, debugfs"}
+
+    summary = synthetic.combined(planned, outcome)
+    summary.attrs |= {"kernels": "6.1.0", "testbed_description": "Three hosts reached by SSH"}
+    with pytest.raises(StableError, match="names no sockets"):
+        comparison.packages_case([summary, summary])
