@@ -44,6 +44,9 @@ CALLS = 8000
 MIPS = 2000
 """Speed of the guest's CPUs, in million instructions per second. The following costs are valid at this speed."""
 MESSAGE_NS = 250_000
+LOCK_SHARE = 0.08
+"""Share of the service time in which a worker of Kamailio holds a lock (6 to 11 %). It was estimated from the waits and
+preemptions in runs on one core in real time (docs/simulator/numbers.md)."""
 OPENSIPS_NS = 116_000
 """CPU time per message of OpenSIPS on two cores, from one run at 850 calls per second that compared nothing."""
 MEASURED_NS = 275_000
@@ -94,7 +97,8 @@ def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoin
 def in_guest(guest: Testbed, numbers: ModelNumbers, message_ns: float = MESSAGE_NS) -> ModelNumbers:
     """Replace the costs of a real machine by the guest's costs, with `message_ns` per message at `MIPS`."""
     assert guest.virtual is not None
-    slower = MIPS / guest.virtual.clock.mips
+    machine, clock = guest.virtual, guest.virtual.clock
+    slower = MIPS / clock.mips
     costs = {name: round(cost * slower) for name, cost in COMPUTING.items()}
     # The simulator distinguishes the first core from a core that the proxy does not use.
     costs["receive_cpus"] = int(guest.tuning.receive_cpus == (0,))
@@ -102,7 +106,12 @@ def in_guest(guest: Testbed, numbers: ModelNumbers, message_ns: float = MESSAGE_
     rest = sum(costs[name] for name in ("copy_ns", "send_ns", "loop_ns", "receive_ns"))
     mean_ns = message_ns * slower - rest
     service_ns = (services * mean_ns / services[1:].mean()).tolist()
-    return {**numbers, **FIXED, **costs, "service_ns": service_ns}
+    # All CPUs of the guest are online, also those that the proxy may not use.
+    online = {
+        "online": machine.sockets * machine.cores_per_socket,
+        "online_per_processor": machine.cores_per_socket,
+    }
+    return {**numbers, **FIXED, **costs, **online, "service_ns": service_ns}
 
 
 def simulated(
@@ -120,8 +129,10 @@ def simulated(
     point = Point("simulated-cfs", sut, mode, cores, workers)
     plan = plan_in_guest(guest, point, config)
     with tempfile.TemporaryDirectory() as folder:
-        numbers = plan.at(LOAD, Arrivals(cps, CALLS, seed))
-        return simulate(in_guest(guest, numbers, message_ns), Path(folder))
+        numbers = in_guest(guest, plan.at(LOAD, Arrivals(cps, CALLS, seed)), message_ns)
+        if plan.sut.proxy == "kamailio":
+            numbers = {**numbers, "lock_share": LOCK_SHARE}
+        return simulate(numbers, Path(folder))
 
 
 def k_rcv_us(report: SimulatorReport) -> float:
@@ -151,9 +162,9 @@ def capacities() -> Iterator[Deployed]:
         point = Point("simulated-cfs", name, "default", cores, 8)
         plan = plan_in_guest(guest, point, config)
         numbers = in_guest(guest, plan.at(LOAD, Arrivals(1, CALLS, 1)))
-        changes = {
-            cost: numbers[cost] for cost in (*COMPUTING, *FIXED, "receive_cpus", "service_ns")
-        }
+        own = ("receive_cpus", "online", "online_per_processor", "service_ns")
+        changed = (*COMPUTING, *FIXED, *own)
+        changes = {**{cost: numbers[cost] for cost in changed}, "lock_share": LOCK_SHARE}
         capacity = _capacity(plan, changes, config, 0.0, lambda cps: CALLS, 0)
         yield Deployed(
             deployment=sut.deployment,
@@ -161,7 +172,7 @@ def capacities() -> Iterator[Deployed]:
             cores=cores,
             threads=8,
             receive_cpus=1,
-            model=f"{MESSAGE_NS / 1000:g} µs of CPU time per message; one CPU receives, no lock",
+            model=f"{MESSAGE_NS / 1000:g} µs of CPU time per message; one CPU receives, lock share {LOCK_SHARE}",
             cps=capacity.cps,
             drawn=(),
         )

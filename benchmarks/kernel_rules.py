@@ -9,8 +9,8 @@ compiles these functions unchanged for user space. The file kernel_rules/kernel.
   hyper-threads, unequal CPUs, energy and core scheduling.
 - **Loads.** The load of a task is its weight. The kernel averages loads over time (PELT).
 - **load_balance().** The kernel's function finds the busiest group of CPUs by average loads. The benchmark's function
-  uses the simulator's rule, which is the CPU with the most tasks. If no task there may run on the newly idle CPU, the
-  function tries the next CPU, as in the kernel. The kernel's detach_tasks() and can_migrate_task() choose the task.
+  uses the simulator's rule, which compares numbers of tasks. If no task there may run on the newly idle CPU, the
+  function tries the next CPU, as in the kernel. The kernel's detach_tasks() and can_migrate_task() choose the tasks.
 - **Callers.** The benchmark calls dequeue_entity() and enqueue_entity() in the order of __sched_setscheduler().
 - **Scheduling domains.** The benchmark builds the domains, and sums their costs for max_idle_balance_cost.
 - **Features.** The feature NI_RANDOM, which skips searches at random, is off.
@@ -85,8 +85,14 @@ def fetch(folder: Path) -> str:
     return done.stdout
 
 
-def build(source: str, folder: Path) -> Path:
-    """Compile the kernel's functions and the simulator, and return the path of the program."""
+def build(source: str, folder: Path, *options: str) -> Path:
+    """Compile the kernel's functions and the simulator, and return the path of the program.
+
+    Parameters
+    ----------
+    options
+        Further options of the compiler.
+    """
     folder.joinpath("fair.h").write_text("\n".join(extract(source, name) for name in FUNCTIONS))
     simulator = HARDWARE / "simulator"
     program = folder / "kernel_rules"
@@ -95,7 +101,7 @@ def build(source: str, folder: Path) -> Path:
         *(simulator / name for name in SIMULATOR),
         *(HARDWARE / "common" / name for name in ("schedule.c", "sample.c")),
     ]
-    flags = ("-std=gnu11", "-D_XOPEN_SOURCE=700", "-O1", "-w", "-fsanitize=undefined")
+    flags = ("-std=gnu11", "-D_XOPEN_SOURCE=700", "-O1", "-w", "-fsanitize=undefined", *options)
     folders = (f"-I{folder}", f"-I{simulator}", f"-I{HERE}")
     subprocess.run(["gcc", *flags, *folders, *sources, "-o", program, "-lm"], check=True)
     return program
@@ -114,7 +120,11 @@ if __name__ == "__main__":
             source = "".join(options.source.joinpath(file).read_text() for file in FILES)
         else:
             source = fetch(folder)
-        program = build(source, folder)
-        for title, with_base_slice in (("Linux 5.10", []), ("Linux 6.1", ["base"])):
+        # Debian's Linux 6.1 has CONFIG_PREEMPTION, and Debian's Linux 5.10 has not.
+        for title, flags, with_base_slice in (
+            ("Linux 5.10", [], []),
+            ("Linux 6.1", ["-DCONFIG_PREEMPTION"], ["base"]),
+        ):
             print(f"simulator compared with the kernel's functions, {title}:", flush=True)
+            program = build(source, folder, *flags)
             subprocess.run([program, str(options.states), *with_base_slice], check=True)

@@ -25,7 +25,6 @@ typedef uint32_t u32;
 		b = c;              \
 	} while (0)
 #define CONFIG_SMP
-#define CONFIG_PREEMPTION
 #define HZ                             (1000000000 / JIFFY_NS)
 #define BITS_PER_LONG                  64
 #define WMULT_CONST                    (~0U)
@@ -152,7 +151,7 @@ struct sched_domain_shared {
 struct sched_domain {
 	struct sched_domain *parent;
 	struct cpumask span;
-	int flags;
+	int flags, group; /* group: number of CPUs in each of the domain's groups */
 	unsigned int span_weight, imbalance_pct, nr_balance_failed, cache_nice_tries, newidle_ratio;
 	u64 max_newidle_lb_cost, avg_scan_cost;
 };
@@ -424,10 +423,43 @@ static void detach_task(struct task_struct *p, struct lb_env *env)
 }
 
 /*
- * Move one task to a CPU from the CPU with the most tasks. If the CPU affinity
- * of all tasks there excludes the new CPU, try the next CPU. The kernel's
- * load_balance() also tries the next CPU, but it chooses the CPU by average
- * loads.
+ * Find the CPU from which another CPU takes tasks, and how many. The kernel
+ * compares average loads, and this function uses the simulator's rule: the
+ * groups of a domain are its CPUs, or the CPUs that share a cache. The CPU with
+ * the most tasks in the group with the most tasks gives half of the difference
+ * between the groups.
+ */
+static struct rq *find_busiest(int cpu, const struct sched_domain *sd, const struct cpumask *left, long *wanted)
+{
+	struct rq *found = NULL;
+	long here = 0, most = 0;
+
+	for (int first = 0; first < CPUS; first += sd->group) {
+		struct rq *busiest = NULL;
+		long sum = 0;
+
+		for (int i = first; i < first + sd->group && i < CPUS; i++) {
+			if (!cpumask_test_cpu(i, &sd->span))
+				continue;
+			sum += rqs[i].nr_running;
+			if (rqs[i].nr_running > 1 && cpumask_test_cpu(i, left) &&
+			    (!busiest || rqs[i].nr_running > busiest->nr_running))
+				busiest = &rqs[i];
+		}
+		if (cpu >= first && cpu < first + sd->group) {
+			here = sum;
+		} else if (busiest && sum > most) {
+			most = sum;
+			found = busiest;
+		}
+	}
+	*wanted = (most - here) / 2;
+	return *wanted > 0 ? found : NULL;
+}
+
+/*
+ * Move tasks to a CPU. If the CPU affinity of all tasks of the busiest CPU
+ * excludes the new CPU, try the next CPU, as the kernel's load_balance() does.
  */
 static int load_balance(int cpu, struct rq *to, struct sched_domain *sd, enum cpu_idle_type idle, int *go_on)
 {
@@ -441,27 +473,25 @@ static int load_balance(int cpu, struct rq *to, struct sched_domain *sd, enum cp
 				      .idle = idle,
 				      .flags = LBF_ALL_PINNED,
 				      .migration_type = migrate_task,
-				      .imbalance = 1,
 				      .loop_break = SCHED_NR_MIGRATE_BREAK,
 				      .tasks = { &env.tasks, &env.tasks } };
-		struct rq *from = NULL;
+		struct rq *from = find_busiest(cpu, sd, &left, &env.imbalance);
+		int moved;
 
-		for (int i = 0; i < CPUS; i++)
-			if (i != cpu && cpumask_test_cpu(i, &left) && rqs[i].nr_running > 1 &&
-			    (!from || rqs[i].nr_running > from->nr_running))
-				from = &rqs[i];
 		if (!from)
 			return 0;
 		env.src_rq = from;
 		env.src_cpu = from->cpu;
 		env.loop_max = from->nr_running;
-		if (detach_tasks(&env)) {
-			queue_task(list_last_entry(&env.tasks, struct task_struct, se.group_node), true,
-				   ENQUEUE_MIGRATED);
-			return 1;
+		moved = detach_tasks(&env);
+		for (int i = 0; i < moved; i++) {
+			struct task_struct *p = list_last_entry(&env.tasks, struct task_struct, se.group_node);
+
+			list_del_init(&p->se.group_node);
+			queue_task(p, true, ENQUEUE_MIGRATED);
 		}
-		if (!(env.flags & LBF_ALL_PINNED))
-			return 0;
+		if (moved || !(env.flags & LBF_ALL_PINNED))
+			return moved;
 		left.bits &= ~(1UL << from->cpu);
 	}
 }
@@ -649,6 +679,7 @@ static void load_domains(const struct machine *m)
 								   : mask_of(first, size),
 						     .flags = SD_BALANCE_NEWIDLE | SD_WAKE_AFFINE,
 						     .span_weight = sizes[level],
+						     .group = level ? m->shared : 1,
 						     .imbalance_pct = 117,
 						     .nr_balance_failed = m->balance_failed,
 						     .cache_nice_tries = 1,
@@ -725,13 +756,14 @@ void choose_as_kernel(const struct machine *m, struct choices *made)
 	}
 	load_machine(m);
 	rq->avg_idle = m->average_idle_ns;
-	made->taken = NONE;
+	made->taken = 0;
 	/* Linux 5.10 has this further condition at the beginning of its
    * newidle_balance() */
 	if (!with_base_slice && rq->avg_idle < sysctl_sched_migration_cost)
 		made->is_idle = true;
 	else if (sched_balance_newidle(rq, &flags))
-		made->taken = number_of(rq->cfs.tasks_timeline.sorted[0]);
+		for (int i = 0; i < rq->cfs.tasks_timeline.n; i++)
+			made->taken |= 1 << number_of(rq->cfs.tasks_timeline.sorted[i]);
 	else
 		made->is_idle = rq->idle_stamp != 0;
 	load_machine(m);

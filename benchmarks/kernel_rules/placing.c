@@ -17,14 +17,13 @@ void decide_placement(const struct state *state, struct decisions *made)
 	struct sim sim = { .now = NOW_NS };
 
 	sim.model.migration_cost_ns = state->migration_cost_ns;
-	sim.model.cores_per_processor = state->size;
 	w.exec_start = sim.now - state->since_ns;
 	from.fair.next = state->next == 0 ? &w : NULL;
 	from.fair.last = state->last == 0 ? &w : NULL;
 	to.curr = state->target_runs ? &other : NULL;
 	other.on_rq = true;
 	made->is_hot = is_hot(&sim, &from, &to, &w);
-	made->wakes_many = wakes_many(&sim, state->flips[0], state->flips[1]);
+	made->wakes_many = wakes_many(state->size, state->flips[0], state->flips[1]);
 }
 
 static struct sim sim;
@@ -100,8 +99,12 @@ void choose_as_simulator(const struct machine *m, struct choices *made)
 		made->cpu[without] = cpu;
 	load_machine(m);
 	idle->average_idle = m->average_idle_ns;
-	idle->balance_failed = m->balance_failed;
-	made->taken = placement_newidle(&sim, idle) ? (int)idle->fair.queue[0]->id : NONE;
+	for (int level = 0; level < LEVELS; level++)
+		idle->balance[level].failed = m->balance_failed;
+	made->taken = 0;
+	if (placement_newidle(&sim, idle))
+		for (uint32_t i = 0; i < idle->fair.length; i++)
+			made->taken |= 1 << idle->fair.queue[i]->id;
 	made->is_idle = idle->idle_stamp != NEVER;
 	load_machine(m);
 	idle->average_idle = m->average_idle_ns;

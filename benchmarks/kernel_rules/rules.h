@@ -118,7 +118,7 @@ struct machine {
 
 struct choices {
 	int cpu[WITHOUT];         /* the CPU for task 0 */
-	int taken;                /* the task that the newly idle CPU takes, or NONE */
+	int taken;                /* bits of the tasks that the newly idle CPU takes */
 	bool is_idle;             /* whether the newly idle CPU counts as idle afterwards */
 	uint64_t average_idle_ns; /* average idle time after the CPU stopped being idle */
 };

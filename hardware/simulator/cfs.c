@@ -127,6 +127,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	if (wakeup)
 		place(sim, cpu, w);
 	fair_add(&cpu->fair, w, sim->order++);
+	w->queued_at = w->used_at = w->order;
 	w->on_rq = true;
 }
 
@@ -191,8 +192,8 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 
 static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
-	(void)sim;
 	fair_remove(&cpu->fair, w);
+	w->used_at = sim->order++;
 }
 
 /* Decide whether a woken worker preempts the running worker (the kernel's check_preempt_wakeup() in fair.c). */

@@ -138,7 +138,8 @@ void cpu_packet(struct sim *sim, struct timer message)
 	 * the UAC and each address of the UAS sends one flow.
 	 */
 	flow = 2 * (message.call % sim->model.peers) + from_uas;
-	cpu = &sim->cpus[sim->model.receive_first_cpu + flow % sim->model.receive_cpus];
+	cpu = &sim->cpus[sim->model.receive_first_cpu +
+			 flow % sim->model.receive_cpus * sim->model.receive_step];
 	message.at = sim->now + sim->model.interrupt_ns;
 	/*
 	 * A datagram that arrives while a softirq polls needs no interrupt, because the softirq finds it in the backlog

@@ -154,6 +154,7 @@ static void enqueue(struct sim *sim, struct cpu *cpu, struct worker *w, bool wak
 	update_curr(sim, cpu);
 	place(sim, cpu, w);
 	fair_add(&cpu->fair, w, sim->order++);
+	w->queued_at = w->used_at = w->order;
 	w->on_rq = true;
 }
 
@@ -246,6 +247,7 @@ static struct worker *pick(struct sim *sim, struct cpu *cpu)
 static void set_next(struct sim *sim, struct cpu *cpu, struct worker *w)
 {
 	fair_remove(&cpu->fair, w);
+	w->used_at = sim->order++;
 	protect(sim, cpu, w);
 }
 

@@ -47,8 +47,12 @@ static const struct entry ENTRIES[] = {
 	BETWEEN(t2_ns, NUMBER, 1, 1e12),
 	BETWEEN(cores, COUNT, 1, CPUS_MAX),
 	BETWEEN(cores_per_processor, COUNT, 1, CPUS_MAX),
+	BETWEEN(online, COUNT, 0, CPUS_MAX),
+	BETWEEN(online_per_processor, COUNT, 0, CPUS_MAX),
+	YES_NO(numa),
 	BETWEEN(receive_cpus, COUNT, 0, CPUS_MAX),
 	BETWEEN(receive_first_cpu, COUNT, 0, CPUS_MAX),
+	BETWEEN(receive_step, COUNT, 1, CPUS_MAX),
 	BETWEEN(peers, COUNT, 1, 1e6),
 	NS(link_ns),
 	NS(interrupt_ns),
@@ -268,7 +272,7 @@ const char *model_parse(struct model *model, const char *text, char *error, size
 			return complain(error, size, "missing", ENTRIES[i].name);
 	if (model->receive_cpus > model->cores)
 		return complain(error, size, "larger than the number of cores", "receive_cpus");
-	if (model->receive_first_cpu + model->receive_cpus > CPUS_MAX)
+	if (model->receive_first_cpu + model->receive_cpus * model->receive_step > CPUS_MAX)
 		return complain(error, size, "larger than the number of CPUs", "receive_first_cpu");
 	if (model->sockets > model->workers)
 		return complain(error, size, "larger than the number of workers", "sockets");

@@ -58,11 +58,14 @@ struct model {
 	uint64_t setup_limit_ns;
 	/* members that describe the machine */
 	uint32_t cores, cores_per_processor;
+	/* Numbers of online CPUs, if some are online that the run does not use. 0: all online CPUs are used. */
+	uint32_t online, online_per_processor;
+	bool numa; /* each processor is a NUMA node */
 	/*
-	 * `receive_cpus` neighbouring CPUs run the receive softirqs; the first is `receive_first_cpu`. A CPU with the number
-	 * `cores` or a larger number only receives, because the workers use the first `cores` CPUs
+	 * `receive_cpus` CPUs run the receive softirqs; the first is `receive_first_cpu`, and `receive_step` is the distance between
+	 * two of them. A CPU with the number `cores` or a larger number only receives, because the workers use the first `cores` CPUs
 	 */
-	uint32_t receive_cpus, receive_first_cpu;
+	uint32_t receive_cpus, receive_first_cpu, receive_step;
 	/* Number of addresses per agent, which calls use in turn. The datagrams from one address form a flow (cpu.c). */
 	uint32_t peers;
 	uint64_t link_ns, interrupt_ns, receive_ns, wake_ns, switch_ns, idle_exit_ns, tick_ns;

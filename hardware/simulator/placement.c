@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Functions that choose the CPU of a woken worker, and that let CPUs take work from each other. The rules are the
- * rules of kernel/sched/fair.c in Linux 5.10 and 6.18. newidle_balance() also has rules for Linux 3.2 and 6.1. The cores of a
- * processor share their last-level cache.
+ * rules of kernel/sched/fair.c in Linux 5.10 and 6.18. Where Linux 3.2 or 6.1 differ, the comment of a function says so.
+ * The cores of a processor share their last-level cache.
  * ASSUME a load is the weight of the runnable workers now. PELT, which averages loads over about 32 ms, is not modelled.
  * The model lacks recent_used_cpu, SIS_PROP and SIS_UTIL (so it searches all CPUs of the cache), and active balancing.
  */
@@ -101,26 +101,39 @@ static uint32_t waker_flips(struct sim *sim, struct cpu *waker, const struct wor
 	return *flips;
 }
 
+/* Return the number of online CPUs that share the cache of a CPU (the kernel's sd_llc_size). */
+static uint32_t cache_size(const struct sim *sim, const struct cpu *cpu)
+{
+	uint32_t first, used = siblings(sim, cpu, &first);
+
+	return sim->model.online_per_processor > used ? sim->model.online_per_processor : used;
+}
+
 /*
  * Return whether waker and wakee wake so many different tasks that the tasks do not fit on one processor (the kernel's
- * wake_wide()). `waker` and `wakee` are the counts from waker_flips().
+ * wake_wide()). `size` is the number of CPUs that share the waker's cache. `waker` and `wakee` are the counts from
+ * waker_flips().
  */
-static bool wakes_many(const struct sim *sim, uint32_t waker, uint32_t wakee)
+static bool wakes_many(uint32_t size, uint32_t waker, uint32_t wakee)
 {
 	uint32_t master = waker > wakee ? waker : wakee, slave = waker > wakee ? wakee : waker;
 
-	return slave >= sim->model.cores_per_processor && master >= slave * sim->model.cores_per_processor;
+	return slave >= size && master >= slave * size;
 }
 
 /*
  * Choose between the waker's CPU and the worker's previous CPU, as the kernel's wake_affine() in fair.c does. Wake-ups by
- * the network stack are synchronous (WF_SYNC).
+ * the network stack are synchronous (WF_SYNC). Linux 3.2 only compares loads, and chooses the waker's CPU if it will be
+ * idle.
  */
 static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *here, struct cpu *prev)
 {
 	uint64_t load_here = (uint64_t)here->fair.weight_sum, load_prev = (uint64_t)prev->fair.weight_sum;
+	bool old = sim->model.release == RELEASE_3_2;
 
-	if (is_idle(here) && shares_cache(sim, here, prev))
+	if (old && runnable(here) <= 1)
+		return here;
+	if (!old && is_idle(here) && shares_cache(sim, here, prev))
 		return is_idle(prev) ? prev : here;
 	if (runnable(here) == 1)
 		return here;
@@ -132,7 +145,11 @@ static struct cpu *affine(struct sim *sim, const struct worker *w, struct cpu *h
 	 */
 	if (prev->curr && !is_rt(prev->curr))
 		load_prev += prev->curr->weight;
-	/* Like the kernel, increase the load of prev by (imbalance_pct - 100) / 2 percent. imbalance_pct is 117. */
+	/*
+	 * Like the kernel, increase the load of prev by (imbalance_pct - 100) / 2 percent. imbalance_pct is 117, and 125 in Linux 3.2.
+	 */
+	if (old)
+		return (load_here + w->weight) * 100 <= load_prev * (100 + 25 / 2) ? here : prev;
 	return (load_here + w->weight) * 100 < load_prev * (100 + 17 / 2) ? here : prev;
 }
 
@@ -183,8 +200,10 @@ struct cpu *placement_select(struct sim *sim, struct worker *w, struct cpu *wake
 		target = select_rt(sim, w, waker);
 	} else {
 		if (waker) {
-			w->flips = decay(w->flips, &w->flips_at, sim->now);
-			if (!wakes_many(sim, waker_flips(sim, waker, w), w->flips) && waker != prev &&
+			bool many = wakes_many(cache_size(sim, waker), waker_flips(sim, waker, w), w->flips);
+
+			/* Linux 3.2 has no wake_wide() */
+			if ((!many || sim->model.release == RELEASE_3_2) && waker != prev &&
 			    may_run(w, waker))
 				target = affine(sim, w, waker, prev);
 		}
@@ -223,7 +242,10 @@ static uint64_t largest_cost(const struct sim *sim, const struct cpu *cpu)
 	return cost;
 }
 
-/* Update a CPU's average idle time when the CPU stops being idle (ttwu_do_activate(), update_avg() in core.c). */
+/*
+ * Update a CPU's average idle time when the CPU stops being idle (ttwu_do_activate(), update_avg() in core.c). In Linux 3.2, an
+ * idle time above the limit sets the average to the limit.
+ */
 void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 {
 	uint64_t most;
@@ -234,7 +256,8 @@ void placement_idle_ended(struct sim *sim, struct cpu *cpu)
 	most = 2 * largest_cost(sim, cpu);
 	difference = (int64_t)(sim->now - cpu->idle_stamp) - (int64_t)cpu->average_idle;
 	cpu->average_idle += (uint64_t)(difference / 8);
-	if (cpu->average_idle > most)
+	if (cpu->average_idle > most ||
+	    (sim->model.release == RELEASE_3_2 && sim->now - cpu->idle_stamp > most))
 		cpu->average_idle = most;
 	cpu->idle_stamp = NEVER;
 }
@@ -250,29 +273,53 @@ static bool is_hot(const struct sim *sim, const struct cpu *from, const struct c
 	return (int64_t)(cpu_task_clock(sim, from) - w->exec_start) < (int64_t)sim->model.migration_cost_ns;
 }
 
-/* Move one queued worker between two CPUs, as load_balance() in fair.c does. Return false if no worker may move. */
-static bool take_from(struct sim *sim, struct cpu *to, struct cpu *from)
+/* A scheduling domain of a CPU: the CPUs of its processor, or all CPUs (struct sched_domain in the kernel). */
+struct domain {
+	uint32_t first, cpus; /* the CPUs that the run uses */
+	uint32_t group;       /* number of CPUs in each of the groups that balancing compares */
+	/* limits of the interval between balancing, and the factor by which a busy CPU balances less often */
+	uint32_t least_ms, most_ms, busy_factor;
+	uint32_t nice_tries;   /* after more failures, a worker with a warm cache may move, too */
+	struct balance *state; /* the CPU's state for this domain */
+};
+
+/*
+ * Find a CPU's domain at a level: its processor (level 0), or all processors (level 1). Return false if the CPU has no such
+ * domain, because a domain has at least two online CPUs and two groups. The numbers are from sd_init() of
+ * kernel/sched/topology.c in Linux 5.10. For Linux 3.2, they are from SD_CPU_INIT, or from SD_NODE_INIT of x86 if each processor
+ * is a NUMA node.
+ */
+static bool find_domain(const struct sim *sim, struct cpu *cpu, uint32_t level, struct domain *d)
 {
-	const struct fair_class *fair = fair_of(sim);
-	struct worker *best = NULL;
+	uint32_t first, used = siblings(sim, cpu, &first), online = cache_size(sim, cpu);
+	bool between_nodes = level && sim->model.numa;
 
-	for (uint32_t i = 0; i < from->fair.length; i++) {
-		struct worker *w = from->fair.queue[i];
-
-		if (w->delayed || !may_run(w, to) || (best && best->order < w->order))
-			continue;
-		/* leave a worker with a warm cache until balancing has failed twice (the kernel's cache_nice_tries is 1) */
-		if (to->balance_failed <= 1 && is_hot(sim, from, to, w))
-			continue;
-		best = w;
+	*d = (struct domain){ .first = first, .cpus = used, .group = 1, .state = &cpu->balance[level] };
+	if (level) {
+		if (used == sim->model.cores)
+			return false;
+		*d = (struct domain){ .cpus = sim->model.cores,
+				      .group = sim->model.cores_per_processor,
+				      .state = &cpu->balance[level] };
+		online = sim->model.online > d->cpus ? sim->model.online : d->cpus;
 	}
-	if (!best)
-		return false;
-	fair->dequeue(sim, from, best, false);
-	migrate(sim, best, to);
-	fair->enqueue(sim, to, best, false);
-	to->balance_failed = 0;
-	return true;
+	d->nice_tries = between_nodes ? 2 : 1;
+	if (sim->model.release == RELEASE_3_2) {
+		d->least_ms = between_nodes ? 8 : 1;
+		d->most_ms = 4 * d->least_ms;
+		d->busy_factor = between_nodes ? 32 : 64;
+	} else {
+		d->least_ms = online;
+		d->most_ms = 2 * online;
+		d->busy_factor = 16;
+	}
+	/*
+	 * If the run does not use all CPUs of the processor, an idle one balances the upper domain, and moves workers to a CPU that
+	 * they may use (LBF_DST_PINNED).
+	 */
+	if (level && sim->model.online_per_processor > used)
+		d->busy_factor = 1;
+	return online > 1;
 }
 
 /* Return whether the CPU affinity of any worker of a CPU includes the CPU `to` (LBF_ALL_PINNED in the kernel). */
@@ -287,22 +334,96 @@ static bool has_movable(const struct cpu *cpu, const struct cpu *to)
 }
 
 /*
- * Return the CPU with the most runnable workers, or NULL if all have fewer than `at_least` (find_busiest_queue()).
- * Exclude CPUs whose workers may not run on `to` (load_balance() in fair.c tries the next CPU).
+ * Find the group of a domain with the most runnable workers, and its CPU with the most runnable workers
+ * (find_busiest_group(), find_busiest_queue()). Exclude CPUs whose workers may not run on `to` (load_balance() in fair.c tries
+ * the next CPU). Return the number of workers to move, which is half of the difference between this group and the group of
+ * `to`.
  */
-static struct cpu *busiest(struct sim *sim, const struct cpu *to, uint32_t first, uint32_t n,
-			   uint32_t at_least)
+static uint32_t imbalance(struct sim *sim, const struct cpu *to, const struct domain *d, struct cpu **from)
 {
-	struct cpu *found = NULL;
+	uint32_t here = 0, most = 0;
 
-	for (uint32_t i = first; i < first + n; i++) {
-		struct cpu *cpu = &sim->cpus[i];
+	*from = NULL;
+	for (uint32_t first = d->first; first < d->first + d->cpus; first += d->group) {
+		struct cpu *found = NULL;
+		uint32_t sum = 0;
 
-		if (cpu != to && cpu->fair.length && runnable(cpu) >= at_least &&
-		    (!found || runnable(cpu) > runnable(found)) && has_movable(cpu, to))
-			found = cpu;
+		for (uint32_t i = first; i < first + d->group && i < d->first + d->cpus; i++) {
+			struct cpu *cpu = &sim->cpus[i];
+
+			sum += runnable(cpu);
+			if (cpu->fair.length && (!found || runnable(cpu) > runnable(found)) &&
+			    has_movable(cpu, to))
+				found = cpu;
+		}
+		if (to->id >= first && to->id < first + d->group) {
+			here = sum;
+		} else if (found && sum > most) {
+			most = sum;
+			*from = found;
+		}
 	}
-	return found;
+	return most > here ? (most - here) / 2 : 0;
+}
+
+/*
+ * Move up to `n` queued workers between two CPUs (detach_tasks() in fair.c). Return how many moved. Begin with the worker that
+ * joined the queue or ran least recently, but in Linux 3.2 with the worker that joined the queue most recently.
+ */
+static uint32_t take_from(struct sim *sim, struct cpu *to, struct cpu *from, const struct domain *d,
+			  uint32_t n)
+{
+	const struct fair_class *fair = fair_of(sim);
+	bool even_hot = d->state->failed > d->nice_tries, newest = sim->model.release == RELEASE_3_2;
+	uint32_t moved = 0;
+
+	while (moved < n) {
+		struct worker *best = NULL;
+
+		for (uint32_t i = 0; i < from->fair.length; i++) {
+			struct worker *w = from->fair.queue[i];
+
+			if (w->delayed || !may_run(w, to) || (!even_hot && is_hot(sim, from, to, w)))
+				continue;
+			if (!best || (newest ? w->queued_at > best->queued_at : w->used_at < best->used_at))
+				best = w;
+		}
+		if (!best)
+			break;
+		fair->dequeue(sim, from, best, false);
+		migrate(sim, best, to);
+		fair->enqueue(sim, to, best, false);
+		moved++;
+	}
+	return moved;
+}
+
+/*
+ * Balance a domain of a CPU (load_balance() in fair.c). Return whether a worker moved. The intervals grow while the groups are
+ * balanced.
+ */
+static bool balance(struct sim *sim, struct cpu *cpu, const struct domain *d, bool newly_idle)
+{
+	struct balance *state = d->state;
+	struct cpu *from;
+	uint32_t wanted = imbalance(sim, cpu, d, &from), moved;
+
+	if (!wanted) {
+		state->failed = 0;
+		if (!newly_idle && state->interval_ms < d->most_ms)
+			state->interval_ms *= 2;
+		return false;
+	}
+	/* detach_tasks() of a kernel with CONFIG_PREEMPTION, as in Debian since Linux 6.1, moves one worker to a newly idle CPU */
+	if (newly_idle && sim->model.release == RELEASE_6_1)
+		wanted = 1;
+	moved = take_from(sim, cpu, from, d, wanted);
+	state->interval_ms = d->least_ms;
+	if (moved)
+		state->failed = 0;
+	else
+		state->failed += !newly_idle;
+	return moved;
 }
 
 /* Move a waiting real-time worker to the CPU `to`, as pull_rt_task() in rt.c does. Return whether a worker moved. */
@@ -332,78 +453,89 @@ static bool take_rt(struct sim *sim, struct cpu *to)
  */
 bool placement_newidle(struct sim *sim, struct cpu *cpu)
 {
-	uint32_t first, size;
+	struct domain d;
 	uint64_t spent = 0;
 
 	/* the logger cannot leave a CPU of its own, and no worker may run there */
 	if (sim->model.cores == 1 || !sim->model.placement || cpu->id >= sim->model.cores)
 		return false;
-	size = siblings(sim, cpu, &first);
 	if (take_rt(sim, cpu))
 		return true;
 	cpu->idle_stamp = sim->now;
 	if (sim->model.release != RELEASE_6_1 && cpu->average_idle < sim->model.migration_cost_ns)
 		return false;
-	for (; size <= sim->model.cores; first = 0, size = sim->model.cores) {
-		uint64_t cost = domain_cost(sim, size);
-		struct cpu *from;
+	for (uint32_t level = 0; level < LEVELS; level++) {
+		uint64_t cost;
 
+		if (!find_domain(sim, cpu, level, &d))
+			continue;
+		cost = domain_cost(sim, d.cpus);
 		if (sim->model.release != RELEASE_3_2 && cpu->average_idle < spent + cost)
 			return false;
 		spent += cost;
-		from = busiest(sim, cpu, first, size, 2);
-		if (from && take_from(sim, cpu, from)) {
+		if (balance(sim, cpu, &d, true)) {
 			cpu->idle_stamp = NEVER;
 			return true;
 		}
-		if (size == sim->model.cores)
-			return false;
 	}
 	return false;
 }
 
 #define MS_NS 1000000
-/* The factor by which a busy CPU balances less often than an idle CPU (sd_init() of kernel/sched/topology.c). */
-#define BUSY_FACTOR 16
 
-static void balance(struct sim *sim, struct cpu *cpu)
+/* Return whether a CPU balances for its group: the first idle CPU of the group, or the first CPU (should_we_balance()). */
+static bool balances(const struct sim *sim, const struct cpu *cpu, const struct domain *d)
 {
-	uint32_t here = runnable(cpu);
-	struct cpu *from = busiest(sim, cpu, 0, sim->model.cores, here + 2);
+	uint32_t first = cpu->id / d->group * d->group;
 
-	if (!from)
-		return;
-	if (!take_from(sim, cpu, from)) {
-		cpu->balance_failed++;
-		return;
-	}
-	/* the moved worker may preempt the running worker, as in the kernel's attach_task() in fair.c */
-	if (!cpu->curr)
-		sched_resched(sim, cpu);
-	else if (!is_rt(cpu->curr))
-		fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
+	for (uint32_t i = first; i < first + d->group && i < d->first + d->cpus; i++)
+		if (is_idle(&sim->cpus[i]))
+			return i == cpu->id;
+	return cpu->id == first;
 }
 
-/* Balance work between CPUs at a tick (the kernel's rebalance_domains(), and nohz_balancer_kick() for idle CPUs). */
+/* Balance the domains of a CPU whose interval is over (the kernel's rebalance_domains()). */
+static void balance_domains(struct sim *sim, struct cpu *cpu)
+{
+	bool idle = is_idle(cpu);
+	struct domain d;
+
+	for (uint32_t level = 0; level < LEVELS; level++) {
+		struct balance *state = &cpu->balance[level];
+		uint64_t interval;
+
+		if (!find_domain(sim, cpu, level, &d))
+			continue;
+		if (!state->interval_ms)
+			state->interval_ms = d.least_ms;
+		interval = (uint64_t)state->interval_ms * MS_NS * (idle ? 1 : d.busy_factor);
+		if (sim->now < state->at + interval)
+			continue;
+		state->at = sim->now;
+		if (!balances(sim, cpu, &d) || !balance(sim, cpu, &d, false))
+			continue;
+		/* the moved worker may preempt the running worker, as in the kernel's attach_task() in fair.c */
+		if (!cpu->curr)
+			sched_resched(sim, cpu);
+		else if (!is_rt(cpu->curr))
+			fair_of(sim)->wakeup_preempt(sim, cpu, cpu->fair.queue[cpu->fair.length - 1]);
+	}
+}
+
+/* Balance work between CPUs at a tick (the kernel's trigger_load_balance(), and nohz_balancer_kick() for idle CPUs). */
 void placement_tick(struct sim *sim, struct cpu *cpu)
 {
-	uint64_t interval = (uint64_t)sim->model.cores * MS_NS;
-
 	if (sim->model.cores == 1 || !sim->model.placement || cpu->id >= sim->model.cores)
 		return;
-	if (sim->now >= cpu->last_balance + interval * BUSY_FACTOR) {
-		cpu->last_balance = sim->now;
-		balance(sim, cpu);
-	}
+	balance_domains(sim, cpu);
 	if (sched_running(cpu) < 2)
 		return;
 	for (uint32_t i = 0; i < sim->model.cores; i++) {
 		struct cpu *idle = &sim->cpus[i];
 
-		if (!is_idle(idle) || sim->now < idle->last_balance + interval)
+		if (!is_idle(idle))
 			continue;
-		idle->last_balance = sim->now;
-		balance(sim, idle);
+		balance_domains(sim, idle);
 		sched_check(sim, idle);
 	}
 }

@@ -10,8 +10,8 @@ static bool allocate(struct sim *sim)
 
 	sim->n_workers = m->workers + m->fronts;
 	sim->n_cpus = m->cores;
-	if (m->receive_cpus && m->receive_first_cpu + m->receive_cpus > m->cores)
-		sim->n_cpus = m->receive_first_cpu + m->receive_cpus;
+	if (m->receive_cpus && m->receive_first_cpu + (m->receive_cpus - 1) * m->receive_step >= m->cores)
+		sim->n_cpus = m->receive_first_cpu + (m->receive_cpus - 1) * m->receive_step + 1;
 	if (m->logger_ns && m->logger_apart && sim->n_cpus == m->cores)
 		sim->n_cpus++;
 	sim->n_others = m->competitors + (m->logger_ns > 0) + (m->burst_every_ns ? m->cores : 0);

@@ -74,6 +74,8 @@ struct worker {
 	uint64_t exec_sum, exec_sum_before; /* CPU time now, and CPU time when CFS last picked the worker */
 	/* Sequence number of the moment of queueing. Workers with equal vruntime or deadline run in this order. */
 	uint64_t order;
+	/* Sequence numbers of the moments when the worker last became runnable on its CPU, and last began to run or became runnable. */
+	uint64_t queued_at, used_at;
 	uint64_t rt_left_ns;
 	uint32_t id;
 	uint32_t cpu;
@@ -122,6 +124,14 @@ struct rt_rq {
 	uint32_t length;
 };
 
+#define LEVELS 2 /* scheduling domains of a CPU: its processor, and all processors */
+
+/* A CPU's state for one of its scheduling domains. */
+struct balance {
+	uint64_t at; /* time of the last balancing */
+	uint32_t interval_ms, failed;
+};
+
 struct cpu {
 	struct worker *curr;
 	const struct worker *warm; /* the worker that ran last on this CPU */
@@ -156,8 +166,8 @@ struct cpu {
 	uint32_t id;
 	uint64_t spent[SPENT_WAYS];
 	/* members for newidle_balance() */
-	uint64_t idle_stamp, average_idle, last_balance;
-	uint32_t balance_failed;
+	uint64_t idle_stamp, average_idle;
+	struct balance balance[LEVELS];
 	/* members for wake_wide(): the idle task is the waker if a softirq of an idle CPU wakes a worker */
 	uint64_t flips_at;
 	uint32_t flips, last_wakee;

@@ -43,6 +43,7 @@ static struct model plain(enum rules rules, uint32_t cores, uint32_t workers)
 		.cores_per_processor = cores,
 		.tick_ns = MS,
 		.workers = workers,
+		.receive_step = 1,
 		.peers = 1,
 		.sockets = 1,
 		.instances = 1,
@@ -551,6 +552,69 @@ static void test_newly_idle_beside_pinned_workers(void)
 	sim_free(&sim);
 }
 
+/* Check that a newly idle CPU takes half of the difference between two CPUs, but one worker in Linux 6.1. */
+static void test_newly_idle_takes_half(enum release release, uint32_t left)
+{
+	struct model m = plain(RULES_CFS, 2, 4);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+
+	m.release = release;
+	check(!sim_init(&sim, &m), "newly idle", "init");
+	for (uint32_t i = 0; i < 4; i++)
+		queue(&sim, &sim.workers[i], 0);
+	check(placement_newidle(&sim, &sim.cpus[1]) && sim.cpus[0].fair.length == left, "newly idle",
+	      "%" PRIu32 " workers are left", sim.cpus[0].fair.length);
+	sim_free(&sim);
+}
+
+/* Check when an idle CPU takes work from another processor at a tick. `online` is the machine's number of online CPUs. */
+static void test_balancing_interval(enum release release, uint32_t online, bool numa, uint64_t at_ms)
+{
+	struct model m = plain(RULES_CFS, 2, 4);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+
+	m.release = release;
+	m.online = online;
+	m.numa = numa;
+	m.cores_per_processor = 1;
+	check(!sim_init(&sim, &m), "balancing", "init");
+	for (uint32_t i = 0; i < 4; i++)
+		queue(&sim, &sim.workers[i], 0);
+	while (!sched_running(&sim.cpus[1]) && sim.now < 100 * MS) {
+		sim.now += MS;
+		placement_tick(&sim, &sim.cpus[0]);
+	}
+	check(sim.now == at_ms * MS && sched_running(&sim.cpus[1]) == 2, "balancing",
+	      "%" PRIu32 " workers after %" PRIu64 " ns", sched_running(&sim.cpus[1]), sim.now);
+	sim_free(&sim);
+}
+
+/*
+ * Check to which CPU a softirq on CPU 0 wakes a worker that ran last on CPU 1 of another processor. `flips` is how often
+ * the waker has woken different workers, `queued` is the number of runnable workers on CPU 0, and `online` is the number of
+ * online CPUs per processor.
+ */
+static void test_wake_affine(enum release release, uint32_t flips, uint32_t queued, uint32_t online,
+			     uint32_t expected)
+{
+	struct model m = plain(RULES_CFS, 2, 4);
+	struct sim sim = { .script = BOTH, .script_length = LENGTH(BOTH) };
+	const struct cpu *chosen;
+
+	m.release = release;
+	m.cores_per_processor = 1;
+	m.online_per_processor = online;
+	check(!sim_init(&sim, &m), "affine", "init");
+	for (uint32_t i = 1; i <= queued; i++)
+		queue(&sim, &sim.workers[i], 0);
+	sim.workers[0].cpu = 1;
+	sim.workers[0].flips = flips / 10;
+	sim.cpus[0].flips = flips;
+	chosen = placement_select(&sim, &sim.workers[0], &sim.cpus[0]);
+	check(chosen->id == expected, "affine", "CPU %" PRIu32, chosen->id);
+	sim_free(&sim);
+}
+
 /* Check that a worker keeps its position in the queue when its policy changes but its priority does not. */
 static void test_a_change_to_batch_costs_no_place(void)
 {
@@ -679,6 +743,22 @@ int main(void)
 	test_newly_idle_looks_at_other_processors();
 	test_newly_idle_single_cpu();
 	test_newly_idle_beside_pinned_workers();
+	test_newly_idle_takes_half(RELEASE_5_10, 2);
+	test_newly_idle_takes_half(RELEASE_6_1, 3);
+	/* as many ms as the domain has online CPUs, and in Linux 3.2 1 ms, or 8 ms between NUMA nodes */
+	test_balancing_interval(RELEASE_5_10, 0, false, 2);
+	test_balancing_interval(RELEASE_5_10, 12, false, 12);
+	test_balancing_interval(RELEASE_3_2, 12, false, 1);
+	test_balancing_interval(RELEASE_3_2, 12, true, 8);
+	/* both CPUs are idle */
+	test_wake_affine(RELEASE_5_10, 0, 0, 1, 1);
+	test_wake_affine(RELEASE_3_2, 0, 0, 1, 0);
+	/* a worker is runnable on CPU 0 and will probably sleep soon */
+	test_wake_affine(RELEASE_5_10, 0, 1, 1, 0);
+	/* the waker wakes more workers than share its cache, except with many online CPUs or in Linux 3.2 */
+	test_wake_affine(RELEASE_5_10, 100, 1, 1, 1);
+	test_wake_affine(RELEASE_5_10, 100, 1, 16, 0);
+	test_wake_affine(RELEASE_3_2, 100, 1, 1, 0);
 	test_a_change_to_batch_costs_no_place();
 	test_idle_sleep_credit(RELEASE_5_10, 3 * MS);
 	test_idle_sleep_credit(RELEASE_6_1, 375000);

@@ -143,7 +143,11 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         **model.deployed(sut, point.threads, cores),
         "cores": cores,
         "cores_per_processor": simulated.cores_together(cores),
+        # All other cores are offline, as in the single-core paper.
+        **{"online": 0, "online_per_processor": 0, "numa": simulated.numa},
         "receive_cpus": min(int(model.numbers["receive_cpus"]), cores),
+        # If the cores are numbered in turn, neighbouring cores belong to different processors.
+        "receive_step": simulated.cores_together(cores) if simulated.alternate else 1,
         "receive_buffer_bytes": 2 * sut.receive_buffer_bytes,
         # SEE net/ipv4/udp.c: Linux 6.15 changed the condition on which __udp_enqueue_schedule_skb() refuses a datagram
         "queue_rule": "within" if simulated.is_eevdf else "until_over",

@@ -330,6 +330,7 @@ class SimulatedMachine:
             "still count the processors as if a run filled one processor after another."
         ),
     ] = False
+    numa: Annotated[bool, Meta(description="true: each processor is a NUMA node.")] = False
     base_slice_ns: Annotated[
         Annotated[int, Meta(ge=100_000, le=100_000_000)] | None,
         Meta(

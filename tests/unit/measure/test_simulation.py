@@ -203,6 +203,7 @@ def test_alternate_numbers_spread_the_cores_over_all_processors(
     assert plan.numbers == {
         **plan_point(enhanced, campaign, load_testbed(CFS)).numbers,
         "cores_per_processor": together,
+        "receive_step": together,
     }
 
 

@@ -234,12 +234,12 @@ def test_equal_seeds_give_equal_files(rules: str, tmp_path: Path) -> None:
 
 
 BEFORE = {
-    "eevdf": "c5abc61a7ea231ee099ea52d3c3f42437d1887f32c64da70e56e3d5aad99b554",
-    "cfs": "c3799cf53abc2efb3fced1807999f3197001d7dbfa511a57239d6bb7d52fe3df",
-    "herd": "bf5c6a2b8dc0468685f7f0c52cf211ee9fea3538d28cb2f29c9105884b4ed662",
-    "overloaded": "452d370fbc1aeb33f431be845c7667bf413e96df1d33f26ba25aecd1495f9212",
-    "drawn hold times": "4122ad4174f7bd20871a6edf613d515e721a849de46a3726d5c2315271a287c7",
-    "compared": "04c74f4a2582baf73c2a1de592bd7b6aa783d5dd9a772d74c0c29f072172017b",
+    "eevdf": "e0563d39d0d7d8896bfcb52fc3b5d73c539a35d54a58b2ec08bde7655fbdbb52",
+    "cfs": "347096cbdc3fa93333edf2089928235290ce07613dbabdbf9ffff76998dd2ac9",
+    "herd": "87819cb0a3a119f8240501ca23e4e78960f44872ad83267302b7debc8a5f0191",
+    "overloaded": "191df511faaa674a61579511444dc0823fa200dfaebfba92a9c660eb09979168",
+    "drawn hold times": "2728ff96db74124c3cf3366d1fb684ee4067b6e0dec6f46abd609b9b3df646e2",
+    "compared": "af5d5c0d6272f4d7b2eb7971df4625917444a44440d57d5942268bbfb5651c06",
 }
 """SHA-256 of all files of a simulation: report, trace, calls, report of the UAC, and log. A change would show here."""
 
