@@ -2,7 +2,8 @@
 
 Each run has baseline mode, two cores in two packages, and a trace of the scheduler (events sched_switch and
 sched_wakeup). The first runs have the usual scheduling domains, which contain all CPUs of the guest. In the other runs,
-a cpuset gives the proxy's cores a domain of their own, as if all other CPUs were offline.
+a cpuset gives the proxy's cores a domain of their own, so that the scheduler does not count the other CPUs of their
+packages.
 
 For each run, the benchmark prints the mean K_rcv, the drop rate, the workers' moves between the cores, and the time in
 which a core was idle while messages waited. A part of this time is printed separately: in this part, a worker slept in
@@ -130,6 +131,10 @@ def own_domain(sps: Host, cpus: Sequence[int], online: int) -> Iterator[None]:
 
 def tell(title: str, record: Path, schedule: Schedule, cpus: Sequence[int]) -> None:
     """Print the numbers of a run."""
+    untraced = [cpu for cpu in cpus if cpu not in schedule.idle]
+    if untraced:
+        # The cores are idle after the load, so a complete trace has idle times.
+        raise SystemExit(f"{title}: the trace of the scheduler has no idle time of CPU {untraced}")
     records = read_trace(record / "trace.bin.zst").records
     served = records[records["event"] == Event.MESSAGE]
     drops = len(records) - len(served)
