@@ -143,7 +143,7 @@ def plan_point(point: Point, config: Config, testbed: Testbed) -> SimulatedPoint
         **model.deployed(sut, point.threads, cores),
         "cores": cores,
         "cores_per_processor": simulated.cores_together(cores),
-        # All other cores are offline, as in the single-core paper.
+        # ASSUME all other cores are offline, as in the single-core paper
         **{"online": 0, "online_per_processor": 0, "numa": simulated.numa},
         "receive_cpus": min(int(model.numbers["receive_cpus"]), cores),
         # If the cores are numbered in turn, neighbouring cores belong to different processors.

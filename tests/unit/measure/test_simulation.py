@@ -207,6 +207,12 @@ def test_alternate_numbers_spread_the_cores_over_all_processors(
     }
 
 
+@pytest.mark.parametrize("numa", [False, True])
+def test_numa_nodes_reach_the_model(numa: bool, campaign: Config) -> None:
+    plan = plan_point(point(CFS, "enhanced", cores=4), campaign, changed_machine(CFS, numa=numa))
+    assert plan.numbers["numa"] is numa
+
+
 @pytest.mark.parametrize(("kernel", "deferred"), [("3.2", False), ("5.10", True)])
 def test_readers_free_memory_late_since_linux_4_10(
     kernel: str, deferred: bool, campaign: Config
