@@ -57,6 +57,11 @@ def parse_snmp(text: str, where: str = "/proc/net/snmp") -> dict[str, dict[str, 
             raise StableError(
                 f"{where}: {protocol[:60]}: expected integers, found {values!r:.80}"
             ) from None
+    udp = tables.get("Udp", {})
+    if {"InErrors", "RcvbufErrors"} <= udp.keys() and "InCsumErrors" not in udp:
+        # Linux 3.2 counts most datagrams that a full queue refuses in InErrors, but not in RcvbufErrors. Kernels that
+        # have the counter InCsumErrors count each refused datagram in RcvbufErrors, too.
+        udp["RcvbufErrors"] = udp["InErrors"]
     return tables
 
 

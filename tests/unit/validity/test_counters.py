@@ -29,6 +29,17 @@ def test_snmp():
     assert result["Tcp"]["MaxConn"] == -1
 
 
+def test_drops_of_a_kernel_that_counts_only_some_of_them_as_full_queues() -> None:
+    # contents of /proc/net/snmp on Linux 3.2.71, after a run in which the proxy's queue was full
+    old = (
+        "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n"
+        "Udp: 11627 0 444 13681 132 0\n"
+    )
+    assert counters.parse_snmp(old)["Udp"]["RcvbufErrors"] == 444
+    new = old.replace("SndbufErrors", "SndbufErrors InCsumErrors").replace("132 0", "132 0 0")
+    assert counters.parse_snmp(new)["Udp"]["RcvbufErrors"] == 132
+
+
 def test_stat():
     result = counters.parse_stat(STAT)
     assert set(result) == {"cpu", "cpu0", "cpu1"}
