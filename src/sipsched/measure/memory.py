@@ -72,16 +72,22 @@ def check_memory(host: Host, names: Sequence[str], needs: Sequence[Need]) -> Non
 
 
 def available_mib(text: str, where: str = MEMINFO) -> int:
-    """Return MemAvailable in MiB: the memory that programs can use without swapping (Linux 3.14 and later).
+    """Return MemAvailable in MiB: the memory that programs can use without swapping.
+
+    Linux before 3.14 has no MemAvailable. Then the result is MemFree, which is smaller.
 
     Raises
     ------
     StableError
-        The text has no line MemAvailable.
+        The text has neither a line MemAvailable nor a line MemFree.
     """
+    kib = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
         words = value.split()
-        if name == "MemAvailable" and len(words) == 2 and words[1] == "kB" and words[0].isdecimal():
-            return int(words[0]) // 1024
+        if len(words) == 2 and words[1] == "kB" and words[0].isdecimal():
+            kib[name] = int(words[0])
+    for name in ("MemAvailable", "MemFree"):
+        if name in kib:
+            return kib[name] // 1024
     raise StableError(f"{where}: expected a line 'MemAvailable: <number> kB', found none")
