@@ -86,7 +86,8 @@ class HostNeeds:
             check_memory(host, [sut.name for sut, _ in self.proxies], needs)
             host.require_built("scheduler", ["taskslice", "buffers", "switcher"])
             if self.probe != "off":
-                host.require_built("probe", ["sipprobe"])
+                wanted = "libsipstamp.so" if self.probe == "preload" else "sipprobe"
+                host.require_built("probe", [wanted])
         (first, last), protocol = self.ports(host), self.transport.protocol
         if last > LAST_PORT:
             raise StableError(
