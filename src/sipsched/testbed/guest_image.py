@@ -20,7 +20,7 @@ from sipsched.testbed.inventory import native_folder
 from sipsched.testbed.requirements import NATIVE_PARTS, PACKAGES, native_sources
 
 IMAGES = Path(places.DATA_FOLDER / "vm")
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 """Version of the steps that build a disk image. After a change of the version, every image is built again."""
 SUITE = "bookworm"
 KERNEL_SUITES = {"6.12": "trixie", "6.1": "bookworm", "5.10": "bullseye"}
@@ -383,8 +383,9 @@ class _Builder:
         used = int(self._run(["du", "-sm", str(self.root)]).split()[0])
         size = f"{used + used // 10 + SPARE_MIB}M"
         self._run(["truncate", "-s", size, str(self.image.root)])
-        # The file system needs no journal, because all changes of a guest are lost when the guest ends.
-        options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal", "-m", "0"]
+        # The file system needs no journal, because all changes of a guest are lost when the guest ends. Linux 3.2 can
+        # only write to a file system without metadata_csum.
+        options = ["-q", "-F", "-t", "ext4", "-O", "^has_journal,^metadata_csum", "-m", "0"]
         self._run(["mke2fs", *options, "-d", str(self.root), str(self.image.root)])
 
     def _run(

@@ -236,6 +236,13 @@ class VirtualGuest(GuestMachine):
     """The virtual machine that contains all hosts of a testbed of kind `virtual`."""
 
     clock: Annotated[VirtualClock, Meta(description="The clock, which counts instructions.")]
+    numa: Annotated[
+        bool,
+        Meta(
+            description="true: each socket is a NUMA node with an equal part of the memory. Access to the memory of "
+            "other nodes takes no extra time."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from sipsched.testbed.patience import Patience
 TESTBED = load_testbed("virtual")
 
 
-def command() -> list[str]:
-    assert TESTBED.virtual is not None
+def command(testbed: Testbed = TESTBED) -> list[str]:
+    assert testbed.virtual is not None
     image = guest_image.GuestImage(Path("/images/6.1-abc"))
-    return virtual.guest_command(TESTBED, TESTBED.virtual, image, Path("/lib"), Path("/state"))
+    return virtual.guest_command(testbed, testbed.virtual, image, Path("/lib"), Path("/state"))
 
 
 def copied(folder: Path, **changes: Any) -> Testbed:
@@ -54,6 +54,18 @@ def test_the_command_line_has_the_clock_and_one_closed_card_per_host() -> None:
     assert sum("virtio-net-pci" in device for device in values_of(argv, "-device")) == 3
 
 
+def test_each_socket_can_be_a_numa_node(tmp_path: Path) -> None:
+    testbed = copied(tmp_path, sockets=3, cores_per_socket=4, memory_mib=4097, numa=True)
+    argv = command(testbed)
+    assert values_of(argv, "-numa") == [
+        "node,nodeid=0,cpus=0-3,memdev=node0",
+        "node,nodeid=1,cpus=4-7,memdev=node1",
+        "node,nodeid=2,cpus=8-11,memdev=node2",
+    ]
+    sizes = [backend.rpartition("size=")[2] for backend in values_of(argv, "-object")]
+    assert sizes == ["1367M", "1365M", "1365M"]
+
+
 def test_each_role_has_its_own_port_and_cpus() -> None:
     assert len({host.port for host in TESTBED.hosts}) == 3
     cpus = [cpu for host in TESTBED.hosts for cpu in host.cpus]
@@ -71,6 +83,7 @@ def test_the_network_script_makes_the_agents_namespaces() -> None:
         assert f"ip link add {role}0 type veth peer name sip0 netns {role}" in lines
         assert f"ip address add {net}.1/30 dev {role}0" in lines
         assert f"ip -n {role} address add {net}.2/30 dev sip0" in lines
+        assert f'ip link set "$card" netns {role}' in lines
         assert f"ip -n {role} route add 198.18.0.1/32 via {net}.1" in lines
         assert any(line.startswith(f"ip netns exec {role} taskset --cpu-list 7 ") for line in lines)
     assert "taskset --cpu-list --pid 4 1 > /dev/null" in lines
