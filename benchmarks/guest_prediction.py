@@ -85,7 +85,8 @@ def plan_in_guest(guest: Testbed, point: Point, config: Config) -> SimulatedPoin
     )
     machine = replace(
         bed.simulated,
-        kernel=EEVDF.get(guest.virtual.kernel, guest.virtual.kernel),
+        kernel=SIMULATED_KERNELS.get(guest.virtual.kernel, guest.virtual.kernel),
+        numa=guest.virtual.numa,
         processors=guest.virtual.sockets,
         cores_per_processor=max(packages.values())
         if len(packages) > 1
@@ -206,11 +207,16 @@ OPENSIPS_ROWS = tuple(
     for beside, workers in product(("", "-busy"), (2, 4))
 )
 """Rows with OpenSIPS. They are rows of the study migration_cost_opensips_virtual."""
-EEVDF = {"6.12": "6.18"}
-"""The kernel to simulate instead of a guest's kernel that the simulator lacks, by the name of the guest's kernel."""
+SIMULATED_KERNELS = {"6.12": "6.18", "/usr/local/share/linux-3.2.71/bzImage": "3.2"}
+"""The simulator's name of a guest's kernel, if the simulator has another name for it or lacks it."""
 KERNELS = (("virtual-2000", "virtual-612"), ("virtual-2000-busy", "virtual-612-busy"))
 """Testbeds with CFS and with EEVDF of the study kernels_virtual."""
-PAPERS_STUDIES = ("papers_virtual", "papers_log_virtual", "papers_packages_virtual")
+PAPERS_STUDIES = (
+    "papers_virtual",
+    "papers_log_virtual",
+    "papers_packages_virtual",
+    "papers_old_kernel_virtual",
+)
 """Files in config/studies with rows of the papers' comparison tables in virtual time."""
 
 
