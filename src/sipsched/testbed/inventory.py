@@ -243,6 +243,13 @@ class VirtualGuest(GuestMachine):
             "other nodes takes no extra time."
         ),
     ] = False
+    isolated: Annotated[
+        Cpus,
+        Meta(
+            description="CPUs that the scheduler does not count (kernel parameter isolcpus), as if they were offline. "
+            "Only tasks with an explicit CPU affinity run there."
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)

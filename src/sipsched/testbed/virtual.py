@@ -163,10 +163,11 @@ def guest_command(
     state
         The folder of the guest, into which QEMU writes the guest's console output and its counters.
     """
+    isolated = [f"isolcpus={_listed(guest.isolated)}"] if guest.isolated else []
     argv = [
         *qemu_command(guest.clock, library, state, IDLE_RATE),
         *("-name", f"{COMM},process={COMM}"),
-        *guest_options(guest, image, state, (*KERNEL_OPTIONS, *CLOCK_OPTIONS)),
+        *guest_options(guest, image, state, (*KERNEL_OPTIONS, *CLOCK_OPTIONS, *isolated)),
     ]
     for node in range(guest.sockets if guest.numa else 0):
         first, last = node * guest.cores_per_socket, (node + 1) * guest.cores_per_socket - 1

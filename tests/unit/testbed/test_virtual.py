@@ -66,6 +66,12 @@ def test_each_socket_can_be_a_numa_node(tmp_path: Path) -> None:
     assert sizes == ["1367M", "1365M", "1365M"]
 
 
+def test_the_scheduler_can_ignore_cpus_of_the_guest(tmp_path: Path) -> None:
+    assert "isolcpus" not in values_of(command(), "-append")[0]
+    argv = command(copied(tmp_path, isolated=[2, 3]))
+    assert "isolcpus=2,3" in values_of(argv, "-append")[0].split()
+
+
 def test_each_role_has_its_own_port_and_cpus() -> None:
     assert len({host.port for host in TESTBED.hosts}) == 3
     cpus = [cpu for host in TESTBED.hosts for cpu in host.cpus]
