@@ -108,10 +108,14 @@ def in_guest(guest: Testbed, numbers: ModelNumbers, message_ns: float = MESSAGE_
     mean_ns = message_ns * slower - rest
     service_ns = (services * mean_ns / services[1:].mean()).tolist()
     # All CPUs of the guest are online, also those that the proxy may not use.
-    online = {
-        "online": machine.sockets * machine.cores_per_socket,
-        "online_per_processor": machine.cores_per_socket,
-    }
+    online = (
+        {}
+        if machine.isolated
+        else {
+            "online": machine.sockets * machine.cores_per_socket,
+            "online_per_processor": machine.cores_per_socket,
+        }
+    )
     return {**numbers, **FIXED, **costs, **online, "service_ns": service_ns}
 
 
