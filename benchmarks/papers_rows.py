@@ -29,17 +29,29 @@ from sipsched.records.summary_files import open_summary
 
 RESULTS = PROJECT_ROOT / "results" / "recorded" / "virtual" / "raw"
 FREE = (MODES[0], "enhanced+migration_cost_ns=0")
+OLD_KERNEL = "old_kernel_virtual", "old_kernel_packages_virtual"
+OFFLINE = {2: FREE, 4: FREE, 6: MODES}
 STUDIES = (
-    ("papers_virtual", "virtual-papers", MODES),
-    ("papers_logger_virtual", "virtual-papers-logger", MODES),
-    ("papers_load_virtual", "virtual-papers-logger", MODES),
-    ("one_package_virtual", "virtual-papers", MODES),
-    ("packages_virtual", "virtual-papers-packages", MODES),
-    ("packages_virtual", "virtual-papers-packages", FREE),
-    ("packages_load_virtual", "virtual-papers-packages", MODES),
-    ("packages_load_virtual", "virtual-papers-packages", FREE),
+    (("papers_virtual", "virtual-papers", MODES),),
+    (("papers_logger_virtual", "virtual-papers-logger", MODES),),
+    (("papers_load_virtual", "virtual-papers-logger", MODES),),
+    (("one_package_virtual", "virtual-papers", MODES),),
+    (("packages_virtual", "virtual-papers-packages", MODES),),
+    (("packages_virtual", "virtual-papers-packages", FREE),),
+    (("packages_load_virtual", "virtual-papers-packages", MODES),),
+    (("packages_load_virtual", "virtual-papers-packages", FREE),),
+    ((OLD_KERNEL[0], "virtual-papers-32", MODES),),
+    ((OLD_KERNEL[1], "virtual-papers-packages-32", FREE),),
+    ((OLD_KERNEL[1], "virtual-papers-packages-32", MODES),),
+    *(
+        tuple(
+            (f"old_kernel_offline_{cores}_virtual", f"virtual-32-{kind}-{cores}", modes)
+            for cores, modes in OFFLINE.items()
+        )
+        for kind in ("packages", "nodes")
+    ),
 )
-"""The studies, their testbeds and the compared modes."""
+"""Groups of studies, each with its testbed and the compared modes. The rows of a group are one table."""
 FIGURE_2 = {
     "figure_2_virtual": "virtual-papers",
     "figure_2_logger_virtual": "virtual-papers-logger",
@@ -171,10 +183,11 @@ def told_typical(row: Row) -> str:
     )
 
 
-def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
-    """Yield the lines about two modes of a study."""
-    found = list(rows(study, testbed, modes))
-    yield f"{study}, {' and '.join(modes)}:"
+def report(group: Sequence[tuple[str, str, tuple[str, str]]]) -> Iterator[str]:
+    """Yield the lines about two modes of a group of studies."""
+    found = [row for part in group for row in rows(*part)]
+    for study, testbed, modes in group:
+        yield f"{study}, {testbed}, {' and '.join(modes)}:"
     for row in found:
         of_means = compare(row.baseline, row.enhanced).percent_lower_of_means.estimate
         yield (
@@ -195,6 +208,9 @@ def report(study: str, testbed: str, modes: tuple[str, str]) -> Iterator[str]:
         yield counts(quantity, same)
         drops = [row for row in same if row.baseline.all() and row.enhanced.all()]
         parts = {
+            "all": drops,
+            "1 core": [row for row in drops if row.cores == 1],
+            "2 cores": [row for row in drops if row.cores == 2],
             "more workers than cores": [row for row in drops if row.threads > row.cores],
             "at most as many": [row for row in drops if row.threads <= row.cores],
             "4 and 6 cores": [row for row in drops if row.cores > 2],
@@ -288,8 +304,8 @@ def report_packages(one: str, two: str) -> Iterator[str]:
 
 
 def main() -> None:
-    for compared in STUDIES:
-        print("\n".join(report(*compared)))
+    for group in STUDIES:
+        print("\n".join(report(group)))
     for study, testbed in FIGURE_2.items():
         print("\n".join(report_costs(study, testbed)))
     for testbeds in KERNELS:
