@@ -20,14 +20,16 @@ VIRTUAL_PAGES := $(patsubst %,reports/recorded/virtual/%.html,virtual scaling ca
 	one_package_virtual-virtual-papers packages_virtual-virtual-papers-packages packages_load_virtual-virtual-papers-packages \
 	packages $(patsubst %,packages_default_virtual-virtual-%,packages packages-612) \
 	figure_2_virtual-virtual-papers figure_2_logger_virtual-virtual-papers-logger \
+	old_kernel_virtual-virtual-papers-32 old_kernel_packages_virtual-virtual-papers-packages-32 \
+	$(foreach cores,2 4 6,$(patsubst %,old_kernel_offline_$(cores)_virtual-virtual-32-%-$(cores),packages nodes)) \
 	workers_single_core_virtual-virtual-510)
 # The pages in virtual time link the pages of these testbeds.
 VIRTUAL_TESTBEDS := $(patsubst %,reports/recorded/virtual/testbed-virtual-%.html,510 612 612-busy 2000 2000-busy papers papers-logger papers-packages \
-	8cores packages 8cores-612 packages-612)
+	8cores packages 8cores-612 packages-612 papers-32 papers-packages-32 $(foreach kind,packages nodes,$(patsubst %,32-$(kind)-%,2 4 6)))
 # The records of runs in virtual time, in an unpacked folder per testbed
 VIRTUAL_RECORDS := $(patsubst %.tar.xz,%/.unpacked,$(wildcard recorded/virtual/raw/*.tar.xz))
 VIRTUAL := $(patsubst %,config/studies/%_virtual.yaml,migration_cost migration_cost_opensips single_core multi_core scaling papers \
-	papers_packages packages_default kernels) \
+	papers_packages papers_old_kernel packages_default kernels) \
 	config/studies/calibration.yaml
 
 .PHONY: reproduce reports paper lab publish check native test offline soak bench docs rulegraph lint format tables lock
