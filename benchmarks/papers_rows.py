@@ -185,7 +185,12 @@ def told_typical(row: Row) -> str:
 
 def report(group: Sequence[tuple[str, str, tuple[str, str]]]) -> Iterator[str]:
     """Yield the lines about two modes of a group of studies."""
-    found = [row for part in group for row in rows(*part)]
+    found = [
+        row
+        for part in group
+        for row in rows(*part)
+        if np.isfinite(row.baseline - row.enhanced).any()
+    ]
     for study, testbed, modes in group:
         yield f"{study}, {testbed}, {' and '.join(modes)}:"
     for row in found:
@@ -200,7 +205,7 @@ def report(group: Sequence[tuple[str, str, tuple[str, str]]]) -> Iterator[str]:
         same = [row for row in merged if row.quantity == quantity]
         yield from map(told_typical, same)
         several = [row for row in same if row.cores > 2]
-        if several:
+        if any(row.log_ratios.size > 1 for row in several):
             lower = together(several)
             yield f"{quantity}, all loads, 4 and 6 cores: {told(lower)} in {lower.n} rows"
     for quantity in QUANTITIES:
@@ -216,7 +221,7 @@ def report(group: Sequence[tuple[str, str, tuple[str, str]]]) -> Iterator[str]:
             "4 and 6 cores": [row for row in drops if row.cores > 2],
         }
         for name, part in parts.items():
-            if part:
+            if any(row.log_ratios.size > 1 for row in part):
                 lower = together(part)
                 yield f"{quantity}, {name}: {told(lower)} in {lower.n} rows"
 
