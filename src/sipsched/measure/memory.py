@@ -74,20 +74,21 @@ def check_memory(host: Host, names: Sequence[str], needs: Sequence[Need]) -> Non
 def available_mib(text: str, where: str = MEMINFO) -> int:
     """Return MemAvailable in MiB: the memory that programs can use without swapping.
 
-    Linux before 3.14 has no MemAvailable. Then the result is MemFree, which is smaller.
+    Linux before 3.14 has no MemAvailable: there, Buffers follows MemFree. Then the result is MemFree, which is smaller.
 
     Raises
     ------
     StableError
-        The text has neither a line MemAvailable nor a line MemFree.
+        The text has no line MemAvailable, and is not the text of such an old kernel.
     """
-    kib = {}
+    kib: dict[str, int] = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
         words = value.split()
         if len(words) == 2 and words[1] == "kB" and words[0].isdecimal():
             kib[name] = int(words[0])
-    for name in ("MemAvailable", "MemFree"):
-        if name in kib:
-            return kib[name] // 1024
+    if "MemAvailable" in kib:
+        return kib["MemAvailable"] // 1024
+    if {"MemFree", "Buffers"} <= kib.keys() and "MemAvailable" not in text:
+        return kib["MemFree"] // 1024
     raise StableError(f"{where}: expected a line 'MemAvailable: <number> kB', found none")

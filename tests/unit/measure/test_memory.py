@@ -28,7 +28,9 @@ def test_memory_on_a_kernel_without_memavailable() -> None:
     assert available_mib(old) == 18733
 
 
-@pytest.mark.parametrize("text", ["", MEMINFO[:50], "MemAvailable: much kB", "MemAvailable: 1"])
+@pytest.mark.parametrize(
+    "text", ["", MEMINFO[:50], MEMINFO[:70], "MemAvailable: much kB", "MemAvailable: 1"]
+)
 def test_a_file_without_the_line_is_an_error(text: str) -> None:
     with pytest.raises(StableError, match="expected a line 'MemAvailable: <number> kB'"):
         available_mib(text)
