@@ -745,6 +745,13 @@ def _check_guest(where: str, guest: GuestMachine, inside: Sequence[HostSpec]) ->
                 f"{where}: hosts.{host.role}: the guest has CPUs 0 to {guest.cpus - 1} "
                 f"({guest.sockets} sockets of {guest.cores_per_socket}), found {missing}"
             )
+        # The scheduler would never move a worker of the proxy between isolated CPUs.
+        isolated = guest.isolated if isinstance(guest, VirtualGuest) else ()
+        shared = sorted(set(isolated) & set(host.cpus)) if host.role == "sps" else []
+        if shared:
+            raise StableError(
+                f"{where}: virtual.isolated: expected no CPU of the proxy, found {shared}"
+            )
 
 
 def _check_competitors(

@@ -116,23 +116,19 @@ class VirtualTestbed(GuestTestbed):
 def network_script(testbed: Testbed) -> str:
     """Return a shell script that creates the guest's network namespaces and links, and starts sshds for UAC and UAS."""
 
-    def card(role: str) -> str:
-        # Linux 3.2 cannot rename an interface in another namespace, so each card keeps its name.
-        return f"card=$(find_link {MACS[role]})"
+    def card(role: str, ip: str) -> list[str]:
+        return [f"{ip} address add {GUEST_ADDRESS}/24 dev ssh0", f"{ip} link set ssh0 up"]
 
-    def card_up(ip: str) -> list[str]:
-        return [f'{ip} address add {GUEST_ADDRESS}/24 dev "$card"', f'{ip} link set "$card" up']
-
-    lines = [*NETWORK_SCRIPT, card("sps"), *card_up("ip")]
+    lines = [*NETWORK_SCRIPT, f'ip link set "$(find_link {MACS["sps"]})" name ssh0']
+    lines += card("sps", "ip")
     for agent in (testbed.uac, testbed.uas):
         role, ip = agent.role, f"ip -n {agent.role}"
         lines += [
             # On Linux 3.2, `ip netns add` of Debian 12 makes no new namespace.
             f"mkdir -p /run/netns && touch /run/netns/{role} && unshare --net=/run/netns/{role} true",
             f"{ip} link set lo up",
-            card(role),
-            f'ip link set "$card" netns {role}',
-            *card_up(ip),
+            f'ip link set "$(find_link {MACS[role]})" netns {role} name ssh0',
+            *card(role, ip),
             *link_lines(role, role),
             f"wait_for_carrier {role}0",
             f"ip netns exec {role} taskset --cpu-list {_listed(agent.helper_cpus)} "

@@ -68,8 +68,8 @@ def test_each_socket_can_be_a_numa_node(tmp_path: Path) -> None:
 
 def test_the_scheduler_can_ignore_cpus_of_the_guest(tmp_path: Path) -> None:
     assert "isolcpus" not in values_of(command(), "-append")[0]
-    argv = command(copied(tmp_path, isolated=[2, 3]))
-    assert "isolcpus=2,3" in values_of(argv, "-append")[0].split()
+    argv = command(copied(tmp_path, isolated=[4, 7]))
+    assert "isolcpus=4,7" in values_of(argv, "-append")[0].split()
 
 
 def test_each_role_has_its_own_port_and_cpus() -> None:
@@ -89,7 +89,7 @@ def test_the_network_script_makes_the_agents_namespaces() -> None:
         assert f"ip link add {role}0 type veth peer name sip0 netns {role}" in lines
         assert f"ip address add {net}.1/30 dev {role}0" in lines
         assert f"ip -n {role} address add {net}.2/30 dev sip0" in lines
-        assert f'ip link set "$card" netns {role}' in lines
+        assert any(f"unshare --net=/run/netns/{role} " in line for line in lines)
         assert f"ip -n {role} route add 198.18.0.1/32 via {net}.1" in lines
         assert any(line.startswith(f"ip netns exec {role} taskset --cpu-list 7 ") for line in lines)
     assert "taskset --cpu-list --pid 4 1 > /dev/null" in lines
@@ -113,6 +113,7 @@ def test_the_label_names_every_setting_of_the_clock(tmp_path: Path) -> None:
         ({"clock": {"mips": 0}}, r"virtual\.clock"),
         ({"speed": 1}, r"virtual: unknown key 'speed'"),
         ({"kernel": "6.9"}, r"virtual\.kernel"),
+        ({"isolated": [3, 4]}, r"virtual\.isolated: expected no CPU of the proxy, found \[3\]"),
     ],
 )
 def test_a_wrong_key_is_named(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
