@@ -186,6 +186,10 @@ def tell(title: str, record: Path, schedule: Schedule, cpus: Sequence[int]) -> N
     served = records[records["event"] == Event.MESSAGE]
     ledger = read_run(record).ledger.to_sps
     pids = np.unique(served["tid"]).tolist()
+    unseen = [pid for pid in pids if pid not in schedule.waits]
+    if unseen:
+        # Each worker waits for a core at least between a wake-up and the switch to this worker.
+        raise SystemExit(f"{title}: the trace of the scheduler has no wait of the workers {unseen}")
     moves = sum(
         int((np.diff(served["cpu"][served["tid"] == pid].astype(int)) != 0).sum()) for pid in pids
     )

@@ -30,7 +30,9 @@ from sipsched.records.summary_files import open_summary
 RESULTS = PROJECT_ROOT / "results" / "recorded" / "virtual" / "raw"
 FREE = (MODES[0], "enhanced+migration_cost_ns=0")
 OLD_KERNEL = "old_kernel_virtual", "old_kernel_packages_virtual"
+"""Studies of Linux 3.2: in one package, and on two packages that have more online cores than the proxy uses."""
 OFFLINE = {2: FREE, 4: FREE, 6: MODES}
+"""The modes of the studies in which the scheduler counts only the proxy's cores, by the number of cores."""
 STUDIES = (
     (("papers_virtual", "virtual-papers", MODES),),
     (("papers_logger_virtual", "virtual-papers-logger", MODES),),
